@@ -1,0 +1,341 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Runs lowered programs: MPI messages by persistent requests, reductions by the kernels, no Python on the way.
+
+The vector is cut into segments, each an independent instance of the schedule, started one round apart. At tick t the engine
+does round t-s of every segment s that is under way: copies, then all receives posted, then all sends, then each arrival in
+the order of the table, as it is waited for; late ones after the sends are done. A wait depends only on peers that reach the
+same tick, so nothing can deadlock.
+
+All requests, addresses and counts are worked out once, when the plan is made; running it walks flat arrays.
+"""
+
+from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
+
+from clock cimport now_ns
+from errors cimport check
+from kernels cimport ddl_divide_fn, ddl_divider, ddl_itemsize, ddl_reduce_fn, ddl_reducer, ddl_simd
+from libmpi cimport (
+    MPI_BYTE, MPI_DOUBLE, MPI_ERRORS_RETURN, MPI_FLOAT, MPI_IN_PLACE, MPI_INT32_T, MPI_INT64_T, MPI_MAX, MPI_MIN, MPI_PROD,
+    MPI_REQUEST_NULL, MPI_SUM, MPI_UINT8_T, MPI_Allreduce, MPI_Comm, MPI_Comm_f2c, MPI_Comm_rank, MPI_Comm_set_errhandler,
+    MPI_Comm_size, MPI_Datatype, MPI_Finalized, MPI_Fint, MPI_Iallreduce, MPI_Op, MPI_Recv_init, MPI_Request,
+    MPI_Request_free, MPI_Send_init, MPI_Startall,
+)
+from posix.stdlib cimport posix_memalign
+from step cimport ADD, COPY, FROM_INPUT, KEEP, LATE, SEND, Step
+from waiting cimport barrier, wait_all, wait_one
+
+import numpy as np
+
+from ddlbench.errors import UnsupportedError
+
+cdef enum:
+    TAG = 17
+    LINE = 128
+    MOST_AT_ONCE = 1 << 30
+
+STEP_SIZE = sizeof(Step)
+
+
+cdef struct Arrival:
+    # One arrival or local copy of a segment. `own` NULL: store `source` at `target`; else target = own op source.
+    char *target
+    const char *own
+    const char *source
+    size_t count
+    bint late
+
+
+cdef struct Tick:
+    # Where a tick's part of the flat arrays begins; the next tick's begin is its end.
+    int copies
+    int receives
+    int sends
+
+
+def simd():
+    """Return the SIMD level of the reduction kernels in use: "avx512", "avx2" or "baseline"."""
+    return ddl_simd().decode()
+
+
+def now():
+    """Return the host's monotonic clock in nanoseconds."""
+    return now_ns()
+
+
+cdef class Memory:
+    """A block of aligned memory that is freed with its owner."""
+    cdef char *data
+
+    def __cinit__(self, size_t nbytes):
+        cdef void *data = NULL
+        if nbytes and posix_memalign(&data, LINE, nbytes):
+            raise MemoryError(f"no memory for {nbytes} bytes of staging")
+        self.data = <char *>data
+
+    def __dealloc__(self):
+        free(self.data)
+
+
+cdef class Runner:
+    """What all plans share: a communicator, two buffers, a reduction, and how it is run and timed."""
+    cdef MPI_Comm comm
+    cdef bint yielding
+    cdef char *input
+    cdef char *output
+    cdef size_t count, itemsize
+    cdef int ranks
+    cdef ddl_divide_fn divide
+    cdef object buffers
+
+    def __init__(self, MPI_Fint comm, sendbuf, recvbuf, int dtype, bint average, bint yielding):
+        self.buffers = (sendbuf, recvbuf)
+        self.comm = MPI_Comm_f2c(comm)
+        check(MPI_Comm_set_errhandler(self.comm, MPI_ERRORS_RETURN))
+        check(MPI_Comm_size(self.comm, &self.ranks))
+        self.yielding = yielding
+        self.input = <char *><size_t>sendbuf.ctypes.data
+        self.output = <char *><size_t>recvbuf.ctypes.data
+        self.count = recvbuf.size
+        self.itemsize = ddl_itemsize(dtype)
+        self.divide = ddl_divider(dtype) if average else NULL
+
+    cdef int reduce(self) except -1 nogil:
+        raise NotImplementedError
+
+    cdef inline int run(self) except -1 nogil:
+        self.reduce()
+        if self.divide != NULL and self.count:
+            self.divide(self.output, self.count, self.ranks)
+        return 0
+
+    def execute(self):
+        """Run the allreduce once, from the send buffer's present content; raises `MPIError`."""
+        with nogil:
+            self.run()
+
+    def time_samples(self, Py_ssize_t samples):
+        """Run the allreduce `samples` times and return each one's nanoseconds on this rank, int64 (samples,).
+
+        Each starts when this rank leaves a barrier; the time of the slowest rank is the maximum over ranks.
+        """
+        durations = np.empty(samples, np.int64)
+        cdef int64_t[::1] view = durations
+        cdef int64_t start
+        cdef Py_ssize_t i
+        with nogil:
+            for i in range(samples):
+                barrier(self.comm, self.yielding)
+                start = now_ns()
+                self.run()
+                view[i] = now_ns() - start
+        return durations
+
+
+cdef class Engine(Runner):
+    """A program bound to buffers: a rank's step table (`STEP`), cut into `segments` segments, over MPI messages.
+
+    `chunks` is the number of chunks of the schedule; chunk c of a segment of m elements is elements c*m//chunks up to
+    (c+1)*m//chunks. The arrays are one-dimensional and contiguous; the same one twice means in place.
+    """
+    cdef MPI_Request *receive_requests
+    cdef MPI_Request *send_requests
+    cdef Arrival *arrivals
+    cdef Arrival *copies
+    cdef Tick *ticks
+    cdef int ticks_count, receives_count, sends_count, copies_count
+    cdef ddl_reduce_fn reducer
+    cdef Memory staging
+    cdef readonly object staging_nbytes
+
+    def __init__(self, MPI_Fint comm, table, int chunks, int segments, sendbuf, recvbuf, int dtype, int op,
+                 bint yielding):
+        Runner.__init__(self, comm, sendbuf, recvbuf, dtype, op == 4, yielding)
+        self.reducer = ddl_reducer(dtype, op)
+        if self.reducer == NULL:
+            raise UnsupportedError(f"no kernel for dtype code {dtype} and op code {op}")
+        cdef int rounds = int(table["round"].max()) + 1 if len(table) else 0
+        cdef const Step[::1] steps = table
+        starts = np.searchsorted(table["round"], np.arange(rounds + 1)).astype(np.intc)
+        self._allocate(len(table), segments, rounds)
+        self._bind(steps, starts, rounds, chunks, segments)
+
+    def _allocate(self, size_t rows, size_t segments, int rounds):
+        cdef size_t most = rows * segments + 1
+        self.ticks_count = rounds + <int>segments - 1 if rounds else 0
+        self.receive_requests = <MPI_Request *>calloc(most, sizeof(MPI_Request))
+        self.send_requests = <MPI_Request *>calloc(most, sizeof(MPI_Request))
+        self.arrivals = <Arrival *>calloc(most, sizeof(Arrival))
+        self.copies = <Arrival *>calloc(most, sizeof(Arrival))
+        self.ticks = <Tick *>calloc(self.ticks_count + 1, sizeof(Tick))
+        if not (self.receive_requests and self.send_requests and self.arrivals and self.copies and self.ticks):
+            raise MemoryError(f"no memory for a plan of {most} requests")
+
+    def _bind(self, const Step[::1] steps, const int[::1] starts, int rounds, int chunks, int segments):
+        """Make the requests and addresses of all ticks, staging in banks that the rounds under way at once share."""
+        cdef int banks = min(segments, rounds), tick, segment, round_, row
+        cdef size_t bank_nbytes = self._bank_nbytes(steps, starts, rounds, chunks, segments)
+        cdef size_t used
+        cdef char *base
+        self.staging = Memory(banks * bank_nbytes)
+        self.staging_nbytes = banks * bank_nbytes
+        for tick in range(self.ticks_count):
+            for segment in range(max(0, tick - rounds + 1), min(tick, segments - 1) + 1):
+                round_ = tick - segment
+                used = 0
+                base = self.staging.data + (round_ % banks) * bank_nbytes
+                for row in range(starts[round_], starts[round_ + 1]):
+                    used += self._bind_step(steps[row], chunks, segment, segments, base + used)
+            self.ticks[tick + 1] = Tick(self.copies_count, self.receives_count, self.sends_count)
+
+    cdef size_t _bank_nbytes(self, const Step[::1] steps, const int[::1] starts, int rounds, int chunks, int segments):
+        cdef size_t most = 0, used
+        cdef int round_, row
+        for round_ in range(rounds):
+            used = 0
+            for row in range(starts[round_], starts[round_ + 1]):
+                used += self._staged(steps[row], self._longest(steps[row], chunks, segments))
+            most = max(most, used)
+        return most
+
+    cdef size_t _longest(self, Step step, int chunks, int segments) noexcept:
+        """Return a bound on a step's elements in any segment."""
+        cdef size_t segment = self.count // segments + 1
+        return min(segment, (segment * step.nchunks) // chunks + 1)
+
+    cdef size_t _staged(self, Step step, size_t count) noexcept:
+        """Return the bytes of staging that a step needs for `count` elements, in whole cache lines."""
+        if step.kind == ADD or (step.kind == KEEP and step.flags & LATE):
+            return (count * self.itemsize + LINE - 1) // LINE * LINE
+        return 0
+
+    cdef size_t _bind_step(self, Step step, int chunks, int segment, int segments, char *staging) except? 0:
+        """Add a step of a segment to the arrays; return the bytes of staging it took."""
+        cdef size_t first = self.count * segment // segments
+        cdef size_t length = self.count * (segment + 1) // segments - first
+        cdef size_t begin = first + length * step.chunk // chunks
+        cdef size_t count = first + length * (step.chunk + step.nchunks) // chunks - begin
+        cdef size_t offset = begin * self.itemsize
+        cdef const char *own = (self.input if step.flags & FROM_INPUT else self.output) + offset
+        cdef char *target = self.output + offset
+        cdef size_t staged = self._staged(step, count)
+        cdef char *landing = staging if staged else target
+        if count == 0:
+            return 0
+        if step.kind == COPY:
+            self.copies[self.copies_count] = Arrival(target, NULL, self.input + offset, count, False)
+            self.copies_count += 1
+        elif step.kind == SEND:
+            check(MPI_Send_init(own, <int>(count * self.itemsize), MPI_BYTE, step.peer, TAG, self.comm,
+                                &self.send_requests[self.sends_count]))
+            self.sends_count += 1
+        else:
+            if step.kind == KEEP:
+                own = NULL
+            self.arrivals[self.receives_count] = Arrival(target, own, landing, count, step.flags & LATE)
+            check(MPI_Recv_init(landing, <int>(count * self.itemsize), MPI_BYTE, step.peer, TAG, self.comm,
+                                &self.receive_requests[self.receives_count]))
+            self.receives_count += 1
+        return staged
+
+    cdef inline void apply(self, Arrival *arrival) noexcept nogil:
+        if arrival.own != NULL:
+            self.reducer(arrival.target, arrival.own, arrival.source, arrival.count)
+        elif arrival.source != arrival.target:
+            memcpy(arrival.target, arrival.source, arrival.count * self.itemsize)
+
+    cdef int reduce(self) except -1 nogil:
+        cdef int tick
+        for tick in range(self.ticks_count):
+            self._do_tick(self.ticks[tick], self.ticks[tick + 1])
+        return 0
+
+    cdef int _do_tick(self, Tick begin, Tick end) except -1 nogil:
+        cdef int receives = end.receives - begin.receives, sends = end.sends - begin.sends, i
+        cdef bint late = False
+        for i in range(begin.copies, end.copies):
+            self.apply(&self.copies[i])
+        if receives:
+            check(MPI_Startall(receives, &self.receive_requests[begin.receives]))
+        if sends:
+            check(MPI_Startall(sends, &self.send_requests[begin.sends]))
+        for i in range(begin.receives, end.receives):
+            if self.arrivals[i].late:
+                late = True
+                continue
+            wait_one(&self.receive_requests[i], self.yielding)
+            self.apply(&self.arrivals[i])
+        if sends:
+            wait_all(sends, &self.send_requests[begin.sends], self.yielding)
+        if late:
+            for i in range(begin.receives, end.receives):
+                if self.arrivals[i].late:
+                    wait_one(&self.receive_requests[i], self.yielding)
+                    self.apply(&self.arrivals[i])
+        return 0
+
+    def close(self):
+        """Free the requests; the plan cannot run afterwards."""
+        cdef int finalized = 0, i
+        MPI_Finalized(&finalized)
+        if not finalized:
+            for i in range(self.receives_count):
+                MPI_Request_free(&self.receive_requests[i])
+            for i in range(self.sends_count):
+                MPI_Request_free(&self.send_requests[i])
+        self.receives_count = self.sends_count = self.copies_count = self.ticks_count = 0
+
+    def __dealloc__(self):
+        self.close()
+        free(self.receive_requests)
+        free(self.send_requests)
+        free(self.arrivals)
+        free(self.copies)
+        free(self.ticks)
+
+
+cdef class Vendor(Runner):
+    """The MPI library's own allreduce, run and timed as the engine is."""
+    cdef MPI_Datatype datatype
+    cdef MPI_Op op
+
+    def __init__(self, MPI_Fint comm, sendbuf, recvbuf, int dtype, int op, bint yielding):
+        Runner.__init__(self, comm, sendbuf, recvbuf, dtype, op == 4, yielding)
+        if dtype < 2:
+            raise UnsupportedError("MPI_Allreduce has no 16-bit floating-point type")
+        if dtype == 2:
+            self.datatype = MPI_FLOAT
+        elif dtype == 3:
+            self.datatype = MPI_DOUBLE
+        elif dtype == 4:
+            self.datatype = MPI_INT32_T
+        elif dtype == 5:
+            self.datatype = MPI_INT64_T
+        else:
+            self.datatype = MPI_UINT8_T
+        if op == 1:
+            self.op = MPI_PROD
+        elif op == 2:
+            self.op = MPI_MIN
+        elif op == 3:
+            self.op = MPI_MAX
+        else:
+            self.op = MPI_SUM
+
+    cdef int reduce(self) except -1 nogil:
+        """Reduce at most 2^30 elements a call: MPI counts are ints."""
+        cdef size_t done = 0, part
+        while True:
+            part = min(self.count - done, <size_t>MOST_AT_ONCE)
+            self._reduce_part(self.input + done * self.itemsize, self.output + done * self.itemsize, <int>part)
+            done += part
+            if done >= self.count:
+                return 0
+
+    cdef int _reduce_part(self, char *source, char *target, int count) except -1 nogil:
+        cdef const void *contribution = MPI_IN_PLACE if source == target else <const void *>source
+        return check(MPI_Allreduce(contribution, target, count, self.datatype, self.op, self.comm))
+
+    def close(self):
+        """Nothing to free: MPI_Allreduce keeps nothing between calls."""

@@ -1,0 +1,46 @@
+# Waiting for MPI without starving a peer that shares the core: spin briefly, then yield.
+from errors cimport check
+from libmpi cimport (
+    MPI_STATUS_IGNORE, MPI_STATUSES_IGNORE, MPI_Barrier, MPI_Comm, MPI_Ibarrier, MPI_Request, MPI_Test, MPI_Testall,
+    MPI_Wait, MPI_Waitall,
+)
+
+cdef extern from "sched.h" nogil:
+    int sched_yield()
+
+cdef enum:
+    SPINS = 50
+
+
+cdef inline int wait_one(MPI_Request *request, bint yielding) except -1 nogil:
+    cdef int done = 0, spins = 0
+    if not yielding:
+        return check(MPI_Wait(request, MPI_STATUS_IGNORE))
+    while True:
+        check(MPI_Test(request, &done, MPI_STATUS_IGNORE))
+        if done:
+            return 0
+        spins += 1
+        if spins > SPINS:
+            sched_yield()
+
+
+cdef inline int wait_all(int count, MPI_Request *requests, bint yielding) except -1 nogil:
+    cdef int done = 0, spins = 0
+    if not yielding:
+        return check(MPI_Waitall(count, requests, MPI_STATUSES_IGNORE))
+    while True:
+        check(MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE))
+        if done:
+            return 0
+        spins += 1
+        if spins > SPINS:
+            sched_yield()
+
+
+cdef inline int barrier(MPI_Comm comm, bint yielding) except -1 nogil:
+    cdef MPI_Request request
+    if not yielding:
+        return check(MPI_Barrier(comm))
+    check(MPI_Ibarrier(comm, &request))
+    return wait_one(&request, yielding)
