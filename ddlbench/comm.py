@@ -1,11 +1,11 @@
 """The library for users: a communicator whose allreduce runs a proved schedule.
 
-    with ddlbench.Communicator() as comm:
-        comm.allreduce(gradients, out=gradients, algorithm="halving-doubling")
+with ddlbench.Communicator() as comm:
+comm.allreduce(gradients, out=gradients, algorithm="halving-doubling")
 
-        with comm.plan(gradients, op="avg", algorithm="multi-ring:2") as plan:
-            for _ in range(steps):
-                plan.execute()
+with comm.plan(gradients, op="avg", algorithm="multi-ring:2") as plan:
+for _ in range(steps):
+plan.execute()
 """
 
 import hashlib
@@ -93,7 +93,7 @@ class Communicator:
         self.rank, self.size = self.comm.rank, self.comm.size
         self._given_grid = grid
         self.grid = grid.check_size(self.size) if grid else self.topology.grid()
-        self._yielding = any(self.topology.oversubscribed(rank) for rank in range(self.size))
+        self.yielding = any(self.topology.oversubscribed(rank) for rank in range(self.size))
         self._programs: dict[tuple[str, Grid], Program] = {}
 
     def close(self) -> None:
@@ -112,12 +112,14 @@ class Communicator:
         self.comm.Barrier()
 
     def bind(self, algorithm: str | BoundAlgorithm) -> BoundAlgorithm:
-        """Return the algorithm on this communicator's grid; raises `UsageError`, or `UnsupportedError` for uneven nodes."""
+        """Return the algorithm on this communicator's grid; `UsageError`, or `UnsupportedError` for uneven nodes."""
         found = resolve(algorithm, self.grid) if isinstance(algorithm, str) else algorithm
         node_aware = found.algorithm is not None and found.algorithm.node_aware
         if node_aware and not self.topology.even and found.grid == self.grid and self._given_grid is None:
             per_node = ", ".join(map(str, self.topology.ranks_per_node))
-            raise UnsupportedError(f"{found.name} needs the same number of ranks on every node; here they have {per_node}")
+            raise UnsupportedError(
+                f"{found.name} needs the same number of ranks on every node; here they have {per_node}"
+            )
         return found
 
     def plan(
@@ -134,8 +136,8 @@ class Communicator:
 
         The buffers are contiguous arrays of one dtype and size, the same on all ranks; `recvbuf` None or the same array
         means in place. `dtype="bfloat16"` says that uint16 arrays hold bfloat16. `segment_nbytes` bounds a message's
-        bytes; by default they fit a core's cache. Raises `UsageError` for buffers or names that do not fit, on all ranks
-        `UnsupportedError` for what does not exist here.
+        bytes; by default they fit a core's cache. Raises `UsageError` for buffers or names that do not fit, on all
+        ranks `UnsupportedError` for what does not exist here.
         """
         target = sendbuf if recvbuf is None else recvbuf
         kind = _check_buffers(sendbuf, target, dtype)
@@ -145,7 +147,9 @@ class Communicator:
             bound = self._fastest(bound, sendbuf, target, op, kind)
         buffers = (sendbuf.reshape(-1), target.reshape(-1))
         if bound.vendor:
-            return Plan(_engine.Vendor(self.comm.py2f(), *buffers, kind.code, code, self._yielding), bound.name, "vendor", 0, 0)
+            return Plan(
+                _engine.Vendor(self.comm.py2f(), *buffers, kind.code, code, self.yielding), bound.name, "vendor", 0, 0
+            )
         return self._engine_plan(bound, buffers, kind, code, segment_nbytes)
 
     def allreduce(
@@ -157,9 +161,10 @@ class Communicator:
         algorithm: str | BoundAlgorithm = "ring",
         dtype: str | None = None,
     ) -> Array:
-        """Reduce `array` of all ranks; collective. Returns `out`, which may be `array` itself, or a new array when None.
+        """Reduce `array` of all ranks and return the result; collective.
 
-        For repeated use make a `plan`. Raises as `plan` does.
+        The result is `out`, which may be `array` itself, or a new array when None. For repeated use make a `plan`.
+        Raises as `plan` does.
         """
         result = np.empty_like(array, order="C") if out is None else out
         with self.plan(array, result, op=op, algorithm=algorithm, dtype=dtype) as plan:
@@ -210,7 +215,7 @@ class Communicator:
         segments = segments_for(own.chunks, program.message_chunks, program.steps, nbytes, segment_nbytes)
         table = np.ascontiguousarray(own.table)
         runner = _engine.Engine(
-            self.comm.py2f(), table, own.chunks, segments, *buffers, kind.code, op, self._yielding
+            self.comm.py2f(), table, own.chunks, segments, *buffers, kind.code, op, self.yielding
         )  # fmt: skip
         return Plan(runner, bound.name, "p2p", segments, own.rounds)
 
@@ -231,7 +236,9 @@ class Communicator:
         source, target = np.zeros_like(sendbuf), np.zeros_like(recvbuf)
         taken = np.empty((len(bound.explore), EXPLORE_SAMPLES), np.int64)
         for at, candidate in enumerate(bound.explore):
-            with self._engine_plan(candidate, (source.reshape(-1), target.reshape(-1)), kind, op_code(op), None) as plan:
+            with self._engine_plan(
+                candidate, (source.reshape(-1), target.reshape(-1)), kind, op_code(op), None
+            ) as plan:
                 plan.execute()
                 taken[at] = plan.time_samples(EXPLORE_SAMPLES)
         self.comm.Allreduce(MPI.IN_PLACE, taken, MPI.MAX)
@@ -239,7 +246,8 @@ class Communicator:
 
 
 def _check_buffers(sendbuf: Array, recvbuf: Array, name: str | None) -> DType:
-    for buffer in (sendbuf, recvbuf):
+    given: tuple[object, ...] = (sendbuf, recvbuf)
+    for buffer in given:
         if not isinstance(buffer, np.ndarray) or not buffer.flags.c_contiguous:
             raise UsageError(f"expected a C-contiguous numpy array, got {_described(buffer)}")
     if not recvbuf.flags.writeable:

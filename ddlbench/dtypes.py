@@ -42,7 +42,14 @@ DTYPES = {
         DType("uint8", 6, np.dtype(np.uint8), 0),
     )
 }
-ALIASES = {"half": "float16", "float": "float32", "double": "float64", "int": "int32", "bf16": "bfloat16", "fp16": "float16"}
+ALIASES = {
+    "half": "float16",
+    "float": "float32",
+    "double": "float64",
+    "int": "int32",
+    "bf16": "bfloat16",
+    "fp16": "float16",
+}
 OPS = {"sum": 0, "prod": 1, "min": 2, "max": 3, "avg": 4}
 
 

@@ -60,7 +60,7 @@ class Topology:
         return self.ranks_per_node[self.node_of[rank]] > self.cores_of(rank)
 
     def grid(self) -> Grid:
-        """Return the grid that the launch forms: ranks per node by nodes, or one dimension on one node or uneven nodes."""
+        """Return the grid of the launch: ranks per node by nodes; one dimension on one node or uneven nodes."""
         if self.nodes == 1 or not self.even:
             return Grid((self.ranks,))
         return Grid((self.ranks_per_node[0], self.nodes))

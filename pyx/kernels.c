@@ -2,7 +2,7 @@
  *
  * Each element type has four functions of two elements (TYPE_sum, _prod, _min, _max) and one quotient (TYPE_div), free
  * of branches so that the compiler vectorises the loops around them. REDUCER and DIVIDER wrap a loop for one level.
- * Only float16 is written by hand above the baseline, because no compiler vectorises its conversions yet.
+ * Only float16 is written by hand above the baseline: compilers that vectorise its conversion instructions are rare.
  */
 #include "kernels.h"
 
@@ -81,8 +81,8 @@ INLINE double f64_from(uint64_t bits)
 #define F32_NAN 0x7fc00000u
 #define F64_NAN 0x7ff8000000000000u
 
-/* Choices without branches or comparisons: a compiler makes a branch of `?:` to spare the float arithmetic behind the
- * side not taken, and then vectorises nothing. */
+/* Choices without `?:`, of which a compiler may make a branch to spare the float arithmetic behind the side not taken;
+ * it then vectorises nothing. */
 
 /* All ones when a < b, else zero; both below 2^31. */
 INLINE uint32_t below(uint32_t a, uint32_t b)

@@ -8,11 +8,11 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 
 from ddlbench.errors import UsageError, unknown
 
+from kernels cimport ddl_divide_fn, ddl_divider, ddl_itemsize, ddl_reduce_fn, ddl_reducer, ddl_simd
 
+
+# What only this module needs of kernels.h: the codes by name, and the choice of a SIMD level.
 cdef extern from "kernels.h" nogil:
-    ctypedef void (*ddl_reduce_fn)(void *dst, const void *a, const void *b, size_t n)
-    ctypedef void (*ddl_divide_fn)(void *dst, size_t n, long divisor)
-
     enum:
         DDL_FLOAT16
         DDL_BFLOAT16
@@ -27,10 +27,6 @@ cdef extern from "kernels.h" nogil:
         DDL_MAX
         DDL_AVG
 
-    ddl_reduce_fn ddl_reducer(int dtype, int op)
-    ddl_divide_fn ddl_divider(int dtype)
-    size_t ddl_itemsize(int dtype)
-    const char *ddl_simd()
     const char *ddl_simd_level(size_t i)
     int ddl_set_simd(const char *name)
 

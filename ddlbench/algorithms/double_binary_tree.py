@@ -94,12 +94,7 @@ def _lane(group: Group, second: bool) -> Phase:
 
 def allreduce(group: Group) -> Iterator[Phase]:
     """Both trees at once."""
-    lanes = (_lane(group, second=False), _lane(_second_lane(group), second=True))
-    yield at_once(lanes)
-
-
-def _second_lane(group: Group) -> Group:
-    return Group(**{**vars(group), "lane": group.lane + 1})
+    yield at_once((_lane(group, second=False), _lane(group.next_lane(), second=True)))
 
 
 def costs(grid: Grid) -> Costs:

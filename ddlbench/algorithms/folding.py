@@ -1,9 +1,9 @@
-"""Folding any number of ranks onto a power of two, and the pairs that exchange at a distance: shared by the logarithmic algorithms.
+"""Folding any number of ranks onto a power of two, and who exchanges with whom at a distance.
 
-    positions  0 1 2 3 │ 4 5      6 ranks, core of 4: before the core works, 4 and 5 give their vectors to 0 and 1;
-               ▲ ▲       │ │      afterwards they get the result back
-               └─┼───────┘ │      costs 2 more rounds and, for the folded ranks, one vector each way
-                 └─────────┘
+positions  0 1 2 3 │ 4 5      6 ranks, core of 4: before the core works, 4 and 5 give their vectors to 0 and 1;
+▲ ▲       │ │      afterwards they get the result back
+└─┼───────┘ │      costs 2 more rounds and, for the folded ranks, one vector each way
+└─────────┘
 """
 
 from collections.abc import Callable, Iterator

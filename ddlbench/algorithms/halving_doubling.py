@@ -100,14 +100,17 @@ def costs(grid: Grid) -> Costs:
     p, core = grid.size, core_size(grid.size)
     levels, folds = core.bit_length() - 1, int(p > core)
     reduced = Fraction(core - 1, core) + folds
-    across = sum(Fraction(2 * crossings(core, grid.ranks_per_node, 1 << k), 2 << k) for k in range(levels))
+    halves = (Fraction(2 * crossings(core, grid.ranks_per_node, 1 << k), 2 << k) for k in range(levels))
+    across = sum(halves, Fraction(0))
     between = across + 2 * (p - core) if grid.nodes > 1 else Fraction(0)
     return Costs(2 * levels + 2 * folds, reduced + Fraction(core - 1, core), Fraction(2 * (p - 1)), between, reduced)
 
 
 def why_not(size: int) -> str:
     """Say why a dimension of `size` ranks cannot be halved, or ""."""
-    return "" if is_power_of_two(size) else f"{size} is not a power of two, so it cannot be halved down to one rank each"
+    return (
+        "" if is_power_of_two(size) else f"{size} is not a power of two, so it cannot be halved down to one rank each"
+    )
 
 
 HALVES = Halves(reduce_scatter, all_gather, lambda size: size.bit_length() - 1, owned, why_not)

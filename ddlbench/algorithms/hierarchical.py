@@ -1,11 +1,14 @@
 """Hierarchical allreduce: reduce-scatter in the node, allreduce across nodes, all-gather in the node.
 
-    node 0   0 ─ 1 ─ 2 ─ 3      1. in each node the ranks reduce-scatter: rank x of a node ends with piece x of the node's sum
+    node 0   0 ─ 1 ─ 2 ─ 3      1. in each node the ranks reduce-scatter: rank x ends with piece x of the node's sum
              │   │   │   │      2. ranks with the same x in all nodes allreduce piece x: X allreduces of n/X at once
     node 1   4 ─ 5 ─ 6 ─ 7      3. in each node the ranks all-gather the pieces
 
-rounds          2 r(X) + R(N)              r, s: rounds and bytes of half the inner algorithm; R, S, T, G: rounds, bytes
-bytes per rank  2(X-1)/X n + S(N)/X        per rank, bytes of all and reductions of the algorithm across N nodes
+With r the rounds of half the inner algorithm, and R, S, T, G of the one across N nodes: rounds, bytes per rank, bytes
+of all, reductions.
+
+rounds          2 r(X) + R(N)
+bytes per rank  2(X-1)/X n + S(N)/X
 between nodes   T(N), the across algorithm's bytes of all ranks: 2(N-1) n for ring or halving-doubling
 reduced         (X-1)/X n + G(N)/X
 time            with rings: 2(X-1 + N-1) a + 2(p-1)/p n b + (p-1)/p n g

@@ -5,8 +5,8 @@
              ║                  3. down the same tree
     node 1   4 ◄ 5   6 ◄ 7
 
-With k = ceil(log2 X) levels in a node of X ranks, and R, S, T, G of the algorithm across N nodes (rounds, bytes per rank,
-bytes of all, reductions):
+With k = ceil(log2 X) levels in a node of X ranks, and R, S, T, G of the algorithm across N nodes (rounds, bytes per
+rank, bytes of all, reductions):
 
 rounds          2 k + R(N)
 bytes per rank  k n + S(N)     on a leader

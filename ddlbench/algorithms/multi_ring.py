@@ -6,9 +6,9 @@
                                                  all-gather along Y, then along X
 
 Rings: lane j works on its own share of the vector. Nodes are visited in order, or in reverse on odd lanes; inside a
-node each lane takes the ranks in another order, so that it enters and leaves nodes at another rank and uses another link.
-Grid: after X each rank has only n/X left to move across nodes. Each dimension has its own base algorithm. With several
-lanes, lane j starts with dimension j, so that the links of all dimensions work at the same time.
+node each lane takes the ranks in another order, so that it enters and leaves nodes at another rank and uses another
+link. Grid: after X each rank has only n/X left to move across nodes. Each dimension has its own base algorithm. With
+several lanes, lane j starts with dimension j, so that the links of all dimensions work at the same time.
 
                 rings                          grid of dimensions p_1 x p_2 x …, one lane, base ring
 rounds          2(p-1)                         2 sum (p_i - 1)

@@ -1,13 +1,13 @@
 """From the text a user types to an algorithm on a grid.
 
-    ring                          by name
-    multi-ring:4                  parameters in their order, or as key=value, after colons
-    hierarchical:4x2:across=ring  a grid anywhere after the name replaces the launch's grid
-    r:4x2  b:4x2  n:4x2  p:4x2    PowerAI DDL mode strings; 4x2 alone is DDL's "no letter": one ring
-    ./mine.py:bruck               an `Algorithm` in a file of your own
-    bruck                         one that an installed package offers under the entry point group `ddlbench.algorithms`
-    schedule.json                 a schedule file, for its number of ranks
-    mpi                           the vendor's MPI_Allreduce
+ring                          by name
+multi-ring:4                  parameters in their order, or as key=value, after colons
+hierarchical:4x2:across=ring  a grid anywhere after the name replaces the launch's grid
+r:4x2  b:4x2  n:4x2  p:4x2    PowerAI DDL mode strings; 4x2 alone is DDL's "no letter": one ring
+./mine.py:bruck               an `Algorithm` in a file of your own
+bruck                         one that an installed package offers under the entry point group `ddlbench.algorithms`
+schedule.json                 a schedule file, for its number of ranks
+mpi                           the vendor's MPI_Allreduce
 """
 
 import importlib.util
@@ -76,13 +76,13 @@ def resolve(text: str, grid: Grid) -> BoundAlgorithm:
         return _vendor(text, arguments, grid)
     if head in _MODES or _GRID.fullmatch(head) or head == "m":
         return _mode(text, head, arguments, grid)
-    algorithm = _find(head, grid)
+    algorithm = _find(head)
     layout, parameters = _arguments(text, algorithm, arguments, grid)
     return BoundAlgorithm(_shown(text), layout, algorithm, parameters)
 
 
 def explore(grid: Grid) -> Iterator[BoundAlgorithm]:
-    """Yield the grid form of multi-ring on `grid` with every choice of base algorithm per dimension that is possible."""
+    """Yield the grid form of multi-ring on `grid` with every possible choice of base algorithm per dimension."""
     for names in itertools.product(multi_ring.BASES, repeat=len(grid.dims)):
         if not multi_ring.why_not(grid, form="grid", base=names):
             name = f"multi-ring:{grid}:base={'/'.join(names)}"
@@ -116,7 +116,7 @@ def _mode(text: str, head: str, arguments: list[str], grid: Grid) -> BoundAlgori
     return BoundAlgorithm(text, layout, multi_ring.ALGORITHM, {"form": "grid"})
 
 
-def _find(head: str, grid: Grid) -> Algorithm:
+def _find(head: str) -> Algorithm:
     if head.endswith(".json"):
         return load_algorithm(Path(head))
     if ".py:" in head:

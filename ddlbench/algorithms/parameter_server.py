@@ -12,9 +12,8 @@ between nodes   2(p-X) n    with X ranks per node
 reduced         (p-1)/k n on a server
 time            2 a + (p+k-2)/k n b + (p-1)/k n g
 
-The pattern of DistBelief and Project Adam, here as the baseline that PowerAI DDL beat: the servers' links carry everything.
-With k = p it is `direct`.
-Source: Dean et al., NIPS 2012; Li et al., OSDI 2014.
+The pattern of DistBelief and Project Adam, here as the baseline that PowerAI DDL beat: the servers' links carry
+everything. With k = p it is `direct`. Source: Dean et al., NIPS 2012; Li et al., OSDI 2014.
 """
 
 from collections.abc import Iterator
@@ -22,10 +21,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from ddlbench.algorithms.halving_doubling import Bools
 from ddlbench.schedule.algorithm import Costs, Parameter, counted, flat_algorithm
 from ddlbench.schedule.grid import Grid
 from ddlbench.schedule.group import Group
-from ddlbench.schedule.move import Phase
+from ddlbench.schedule.move import Ints, Phase
 
 
 def _push(group: Group) -> Phase:
@@ -44,21 +44,22 @@ def _pull(group: Group) -> Phase:
     return Phase(min(1, group.size - 1), (sends, keeps))
 
 
-def _layout(group: Group) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _layout(group: Group) -> tuple[Ints, Ints, Ints]:
     """Return the shares (k, 1), the position of each one's server (k, 1), and the other positions (size-1, R)."""
     share = np.arange(group.pieces)[:, None]
     other = (group.position + 1 + np.arange(group.size - 1)[:, None]) % group.size
     return share, share * group.size // group.pieces, other
 
 
-def _share_of(group: Group) -> np.ndarray:
+def _share_of(group: Group) -> Ints:
     """Return the share that each position would serve: the first j with floor(j p / k) >= position."""
     return -(-group.position * group.pieces // group.size)
 
 
-def _serves(group: Group) -> np.ndarray:
+def _serves(group: Group) -> Bools:
     share = _share_of(group)
-    return (share < group.pieces) & (share * group.size // group.pieces == group.position)
+    serves: Bools = (share < group.pieces) & (share * group.size // group.pieces == group.position)
+    return serves
 
 
 def allreduce(group: Group, servers: int = 1) -> Iterator[Phase]:

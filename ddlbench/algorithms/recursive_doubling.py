@@ -1,4 +1,4 @@
-"""Recursive doubling: the whole vector is exchanged with partners at distance 1, 2, 4, …
+"""Recursive doubling: the whole vector is exchanged with partners at distance 1, 2, 4 and so on.
 
     rank      0   1   2   3   4   5   6   7
     round 0   └───┘   └───┘   └───┘   └───┘        both partners send all they have and add what arrives

@@ -79,8 +79,8 @@ class Halves:
     """The two halves of an allreduce, where it has them; they are what the grid algorithms are put together from.
 
     `reduce_scatter(group)` and `all_gather(group)` work on a group of as many pieces as members. After the first,
-    position q holds piece `owned(group)[q]`, reduced. `rounds(size)` is the rounds of one half. `why_not(size)` is "" or
-    the reason a group of that size cannot be done.
+    position q holds piece `owned(group)[q]`, reduced. `rounds(size)` is the rounds of one half. `why_not(size)` is ""
+    or the reason a group of that size cannot be done.
     """
 
     reduce_scatter: Callable[[Group], Phase]
@@ -142,7 +142,8 @@ def flat_algorithm(
     """Return an algorithm whose ranks are all alike, from its phases over one group.
 
     `pieces(size, **parameters)` is the number of pieces the vector is cut into for `size` ranks, and
-    `allreduce(group, **parameters)` yields the phases. Such an algorithm also serves inside `hierarchical` and `leader`.
+    `allreduce(group, **parameters)` yields the phases. Such an algorithm also serves inside `hierarchical` and
+    `leader`.
     """
 
     def chunks(grid: Grid, **given: Any) -> int:

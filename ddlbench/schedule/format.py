@@ -3,8 +3,8 @@
 Version history
     1   format, version, name, grid, chunks, rounds, columns, moves
 
-A move is a row of `columns`: round, src, dst, chunk, nchunks, what ("keep" or "add"), lane. Moves of one round between the
-same two ranks meet in the order of the file. An unknown or missing field is refused.
+A move is a row of `columns`: round, src, dst, chunk, nchunks, what ("keep" or "add"), lane. Moves of one round between
+the same two ranks meet in the order of the file. An unknown or missing field is refused.
 """
 
 import json
@@ -43,7 +43,7 @@ def to_json(schedule: Schedule) -> dict[str, Any]:
 
 
 def load_algorithm(path: Path) -> Algorithm:
-    """Read a schedule file as an algorithm for its number of ranks; raises `UsageError` naming the file and the fault."""
+    """Read a schedule file as an algorithm for its number of ranks; `UsageError` names the file and the fault."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -61,14 +61,14 @@ def _algorithm(value: Any) -> Algorithm:
     grid, rounds, chunks = Grid.parse(value["grid"]), _count(value, "rounds"), _count(value, "chunks")
     table = _table(value["moves"])
 
-    def phases(at: Grid, ranks: npt.ArrayLike) -> Iterator[Phase]:
+    def phases(_: Grid, ranks: npt.ArrayLike) -> Iterator[Phase]:
         yield Phase(rounds, (table[np.isin(table["rank"], ranks)],))
 
     def why_not(at: Grid) -> str:
         return "" if at.size == grid.size else f"the file holds a schedule for {grid.size} ranks"
 
     return Algorithm(
-        value["name"], "schedule from a file", "", lambda at: chunks, phases, why_not=why_not, costs=None
+        value["name"], "schedule from a file", "", lambda _: chunks, phases, why_not=why_not, costs=None
     )  # fmt: skip
 
 

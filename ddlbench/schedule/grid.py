@@ -12,8 +12,8 @@ from ddlbench.errors import UsageError
 class Grid:
     """Ranks laid out as `dims`, the fastest-varying dimension first: rank = x + X*(y + Y*z).
 
-    The first dimension is what a node holds; `Grid((8,))` is one node of eight ranks and `Grid((1, 8))` eight nodes of one.
-    Raises `UsageError` unless there is at least one dimension and all are at least 1.
+    The first dimension is what a node holds; `Grid((8,))` is one node of eight ranks and `Grid((1, 8))` eight nodes of
+    one. Raises `UsageError` unless there is at least one dimension and all are at least 1.
     """
 
     dims: tuple[int, ...]

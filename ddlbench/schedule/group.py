@@ -1,8 +1,9 @@
 """A group: ranks that reduce one range of chunks among themselves, as the algorithms see it.
 
-An algorithm is written for positions 0 … size-1 of a group and pieces 0 … pieces-1 of its range. The group turns positions
-into ranks and pieces into chunks, so the same page of code serves a flat allreduce, one dimension of a grid, a lane with a
-rank order of its own, or the leaders of nodes.
+An algorithm is written for positions 0 … size-1 of a group and pieces 0 … pieces-1 of its range. The group turns
+positions
+into ranks and pieces into chunks, so the same page of code serves a flat allreduce, one dimension of a grid, a lane
+with a rank order of its own, or the leaders of nodes.
 """
 
 from dataclasses import dataclass, replace
@@ -28,6 +29,8 @@ class Group:
         first chunk of the range the group works on, int (R,)
     pieces, nchunks
         the range is `pieces` pieces of `nchunks` chunks each
+    shared
+        whether other phases use the same chunks, so that no further lane can own some of them
     """
 
     size: int
@@ -40,6 +43,7 @@ class Group:
     nchunks: int
     lane: int = 0
     order: Ints | None = None
+    shared: bool = False
 
     @classmethod
     def world(cls, ranks: npt.ArrayLike, size: int, chunks: int, *, first_chunk: int = 0, lane: int = 0) -> "Group":
@@ -65,7 +69,12 @@ class Group:
         """Return the groups along one dimension of `grid`, working on `nchunks` chunks from `chunk` on."""
         size, stride = grid.dims[dimension], grid.stride(dimension)
         position = self.ranks // stride % size
-        return Group(size, self.ranks, position, self.ranks - position * stride, stride, chunk, nchunks, 1, self.lane)
+        origin = self.ranks - position * stride
+        return Group(size, self.ranks, position, origin, stride, chunk, nchunks, 1, self.lane, shared=True)
+
+    def next_lane(self) -> "Group":
+        """Return the group on a lane of its own, where its chunks are not shared with other phases."""
+        return self if self.shared else replace(self, lane=self.lane + 1)
 
     def only(self, mask: npt.NDArray[np.bool_]) -> "Group":
         """Return the group for those ranks of interest that `mask` selects."""
@@ -75,7 +84,8 @@ class Group:
     def member(self, position: npt.ArrayLike) -> Ints:
         """Return the rank at each `position` (broadcast against the ranks of interest)."""
         where = np.asarray(position)
-        return self.origin + where * self.stride if self.order is None else self.order[where]
+        ranks: Ints = self.origin + where * self.stride if self.order is None else self.order[where]
+        return ranks
 
     def send(
         self, step: npt.ArrayLike, to: npt.ArrayLike, piece: npt.ArrayLike, pieces: npt.ArrayLike = 1, *,
@@ -105,4 +115,6 @@ class Group:
         # A masked-out position may be out of range (-1 for "no child"); clip it, the mask drops the step.
         peer = self.member(np.clip(other, 0, self.size - 1))
         chunk = self.chunk + np.asarray(piece) * self.nchunks
-        return steps(kind, step, self.ranks, peer, chunk, np.asarray(pieces) * self.nchunks, lane=self.lane, where=where)
+        return steps(
+            kind, step, self.ranks, peer, chunk, np.asarray(pieces) * self.nchunks, lane=self.lane, where=where
+        )

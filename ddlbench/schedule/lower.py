@@ -5,8 +5,8 @@ Lowering sorts a rank's steps by round and works out two things that an algorith
 * which steps read the rank's own value from the input buffer, because nothing has been written to the output yet
   (`FROM_INPUT`); an out-of-place allreduce then needs no copy of the vector first. Where a message mixes written and
   unwritten chunks, and for chunks nobody ever sends, a local `COPY` step is put in;
-* which arrivals must wait until the round's sends are done, because those read the same chunks (`LATE`): a round's reads
-  come before its writes.
+* which arrivals must wait until the round's sends are done, because those read the same chunks (`LATE`): a round's
+  reads come before its writes.
 """
 
 from dataclasses import dataclass
@@ -63,9 +63,9 @@ def lower_phase(phase: Phase, of: Ints, chunks: int) -> Table:
 
 @dataclass(frozen=True)
 class Spread:
-    """A table's steps spread out to one element per chunk: `row` of the table, and its `cell`, unique per rank and chunk.
+    """A table's steps spread out to one element per chunk.
 
-    `start` is where each row begins.
+    `row` is the row of the table, `cell` is unique per rank and chunk, `start` is where each row begins.
     """
 
     row: Ints
@@ -118,7 +118,9 @@ def _with_input_flags(table: Table, of: Ints, chunks: int) -> Table:
     own = np.where(arrival[cells.row], first[cells.cell] == cells.row,
                    first_round[cells.cell] >= table["round"][cells.row])  # fmt: skip
     copied = _settle_mixed(table, cells, own, len(first))
-    table["flags"] |= np.where(_all_own(table, cells, own, copied) & (table["kind"] != KEEP), FROM_INPUT, 0).astype("u1")
+    table["flags"] |= np.where(_all_own(table, cells, own, copied) & (table["kind"] != KEEP), FROM_INPUT, 0).astype(
+        "u1"
+    )
     copied[(first == NEVER) & (copied == NEVER)] = max(0, int(table["round"].max(initial=0)))
     return _with_copies(table, copied, of, chunks)
 
@@ -180,4 +182,5 @@ def _with_copies(table: Table, copied: Ints, of: Ints, chunks: int) -> Table:
 
 def arrivals(table: Table) -> Bools:
     """Say which steps receive."""
-    return (table["kind"] == KEEP) | (table["kind"] == ADD)
+    found: Bools = (table["kind"] == KEEP) | (table["kind"] == ADD)
+    return found

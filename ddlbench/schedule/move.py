@@ -1,8 +1,9 @@
 """What a schedule is made of: steps, seen from one rank, and the phases that hold them.
 
-A *move* carries chunks from one rank to another in a round. Each side knows its half, a *step*: the source has a `SEND`,
-the destination a `KEEP` (store what arrives) or an `ADD` (reduce it into what is there). `COPY` is local and is put in by
-the lowering only. Algorithms make steps with numpy, for many rounds and ranks at once; nothing here knows MPI or buffers.
+A *move* carries chunks from one rank to another in a round. Each side knows its half, a *step*: the source has a
+`SEND`, the destination a `KEEP` (store what arrives) or an `ADD` (reduce it into what is there). `COPY` is local and
+is put in by the lowering only. Algorithms make steps with numpy, for many rounds and ranks at once; nothing here knows
+MPI or buffers.
 """
 
 from collections.abc import Iterable
@@ -16,7 +17,8 @@ SEND, KEEP, ADD, COPY = 0, 1, 2, 3
 KIND_NAMES = ("send", "keep", "add", "copy")
 FROM_INPUT, LATE = 1, 2
 """Flags of a lowered step. FROM_INPUT: the rank's own value is read from the input buffer, because nothing has been
-written to the output there. LATE: what arrives is written only after the round's sends are done, because they read it."""
+written to the output there. LATE: what arrives is written only after the round's sends are done, because they read
+it."""
 
 STEP = np.dtype(
     [

@@ -1,7 +1,7 @@
 """The reference executor: runs the tables of all ranks in one process, in plain numpy.
 
-It is slow and simple, and the engine must match it bit for bit. float16 and bfloat16 are computed as the kernels compute
-them: each operation in float32, rounded once to nearest even.
+It is slow and simple, and the engine must match it bit for bit. float16 and bfloat16 are computed as the kernels
+compute them: each operation in float32, rounded once to nearest even.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,38 +24,42 @@ _UFUNCS: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
-def widen_bfloat16(bits: Array) -> Array:
-    """Return the float32 values of bfloat16 bit patterns (uint16)."""
-    return (bits.astype(np.uint32) << 16).view(np.float32)
+def widen(dtype: DType, stored: Array) -> Array:
+    """Return stored elements as the type in which they are computed: 16-bit floats as float32."""
+    if dtype.name == "bfloat16":
+        return (stored.astype(np.uint32) << 16).view(np.float32)
+    return stored.astype(np.float32) if dtype.name == "float16" else stored
 
 
-def round_bfloat16(values: Array) -> Array:
-    """Return the bfloat16 bit patterns (uint16) nearest to float32 `values`, ties to even."""
-    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-    return np.where(np.isnan(values), np.uint16(0x7FC0), rounded)
+def narrow(dtype: DType, values: Array) -> Array:
+    """Return computed values as they are stored, rounded to nearest even; every NaN becomes the canonical one."""
+    if not dtype.significand_bits:
+        return values.astype(dtype.storage)
+    quiet = np.where(np.isnan(values), values.dtype.type(np.nan), values)
+    if dtype.name != "bfloat16":
+        return quiet.astype(dtype.storage)
+    bits = np.ascontiguousarray(quiet).view(np.uint32)
+    return np.where(np.isnan(values), np.uint16(0x7FC0), ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16))
 
 
 def combine(dtype: DType, op: str, a: Array, b: Array) -> Array:
-    """Return a op b for arrays in the storage type of `dtype`."""
-    work = _UFUNCS[op]
-    if dtype.name == "bfloat16":
-        return round_bfloat16(work(widen_bfloat16(a), widen_bfloat16(b)))
-    if dtype.name == "float16":
-        return work(a.astype(np.float32), b.astype(np.float32)).astype(np.float16)
-    return work(a, b)
+    """Return a op b for arrays in the storage type of `dtype`, whichever comes first: -0 counts as less than +0."""
+    x, y = widen(dtype, a), widen(dtype, b)
+    with np.errstate(all="ignore"):
+        result = _UFUNCS[op](x, y)
+        if dtype.significand_bits and op in ("min", "max"):
+            zero = x + y if op == "max" else -(-x - y)
+            result = np.where((x == 0) & (y == 0), zero, result)
+        return narrow(dtype, result)
 
 
-def divide(dtype: DType, values: Array, divisor: int) -> Array:
-    """Return values / divisor, rounded once; integers truncate toward zero."""
-    if dtype.name == "bfloat16":
-        return round_bfloat16(widen_bfloat16(values) / np.float32(divisor))
-    if dtype.name == "float16":
-        return (values.astype(np.float32) / np.float32(divisor)).astype(np.float16)
+def divide(dtype: DType, stored: Array, divisor: int) -> Array:
+    """Return stored / divisor, rounded once; integers truncate toward zero."""
+    values = widen(dtype, stored)
     if dtype.significand_bits:
-        return values / values.dtype.type(divisor)
-    quotient: Array = np.sign(values) * (np.abs(values) // divisor)
-    return quotient.astype(values.dtype)
+        return narrow(dtype, values / values.dtype.type(divisor))
+    by = values.dtype.type(divisor)
+    return np.asarray((values - np.fmod(values, by)) // by)
 
 
 def execute(schedule: Schedule, inputs: Sequence[Array], dtype: DType, op: str, segments: int = 1) -> list[Array]:
@@ -63,10 +67,10 @@ def execute(schedule: Schedule, inputs: Sequence[Array], dtype: DType, op: str, 
 
     The inputs are one-dimensional, of one length, in the storage type of `dtype`, and stay as they are.
     """
-    outputs = [np.full_like(values, 0) for values in inputs]
+    outputs: list[Array] = [np.full_like(values, 0) for values in inputs]
     for segment in range(segments):
-        first, last = segment_bounds(len(inputs[0]), segments, segment)
-        run = _Segment(schedule, inputs, outputs, dtype, op, first, last)
+        bounds = segment_bounds(len(inputs[0]), segments, segment)
+        run = _Segment(schedule.chunks, (inputs, outputs), dtype, op, bounds)
         for round_ in np.unique(schedule.table["round"]):
             run.round(schedule.table[schedule.table["round"] == round_])
     if op == "avg":
@@ -78,10 +82,11 @@ class _Segment:
     """One segment of the vector on all ranks."""
 
     def __init__(
-        self, schedule: Schedule, inputs: Sequence[Array], outputs: list[Array], dtype: DType, op: str, first: int, last: int
-    ) -> None:  # fmt: skip
-        self.chunks, self.inputs, self.outputs = schedule.chunks, inputs, outputs
-        self.dtype, self.op, self.first, self.last = dtype, op, first, last
+        self, chunks: int, buffers: tuple[Sequence[Array], list[Array]], dtype: DType, op: str, bounds: tuple[int, int]
+    ) -> None:
+        self.chunks, self.dtype, self.op = chunks, dtype, op
+        self.inputs, self.outputs = buffers
+        self.first, self.last = bounds
 
     def part(self, step: Any) -> slice:
         """Return the elements that a step is about."""
@@ -90,7 +95,8 @@ class _Segment:
     def own(self, step: Any) -> Array:
         """Return what the rank holds there, from the input where nothing has been written."""
         where = self.inputs if step["flags"] & FROM_INPUT else self.outputs
-        return where[step["rank"]][self.part(step)]
+        values: Array = where[step["rank"]][self.part(step)]
+        return values
 
     def round(self, table: Table) -> None:
         """Do one round: copies, all reads, then all writes, late ones last."""

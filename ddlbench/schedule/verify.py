@@ -1,11 +1,11 @@
 """Proof that a schedule is an allreduce, for its number of ranks, from the tables that run.
 
 The tables of all ranks are raised back to moves and followed round by round, with the set of contributions that each
-rank holds of each chunk. Refused are: steps out of range; sends and receives that do not pair up in order; a chunk used by
-two lanes; two writers of a chunk in a round, unless all of them add; a contribution added twice; a read of an output that
-nobody wrote, or of an input that is out of date; a write to a chunk whose send is still under way; a chunk that does not
-end complete, on any rank. The results are also proved equal bit for bit on all ranks: they are sums of the same pairs,
-up to the order of the two operands, which no operation of ddlbench depends on.
+rank holds of each chunk. Refused are: steps out of range; sends and receives that do not pair up in order; a chunk
+used by two lanes; two writers of a chunk in a round, unless all of them add; a contribution added twice; a read of an
+output that nobody wrote, or of an input that is out of date; a write to a chunk whose send is still under way; a chunk
+that does not end complete, on any rank. The results are also proved equal bit for bit on all ranks: they are sums of
+the same pairs, up to the order of the two operands, which no operation of ddlbench depends on.
 
 Sets are kept as bits and are exact. Sums of pairs are compared by a 64-bit fingerprint.
 """
@@ -40,14 +40,14 @@ class Proof:
 
 @dataclass(frozen=True)
 class Moves:
-    """Matched moves in the order in which the receivers' tables have them; `send` and `receive` are rows of the table."""
+    """Matched moves in the order of the receivers' tables; `send` and `receive` are rows of the table."""
 
     send: Ints
     receive: Ints
 
 
 def verify(schedule: Schedule) -> Proof:
-    """Prove `schedule`, which holds the tables of all ranks; raises `ProofError` naming the round, the rank and the move."""
+    """Prove `schedule`, the tables of all ranks; raises `ProofError` naming the round, the rank and the move."""
     table = schedule.table
     _check_ranges(schedule)
     _check_lanes(schedule)
@@ -59,9 +59,10 @@ def verify(schedule: Schedule) -> Proof:
 
 
 def raise_moves(table: Table, ranks: int) -> Moves:
-    """Match each send with the receive it meets: the k-th from a rank to another in a round with the k-th expected there.
+    """Match each send with the receive it meets.
 
-    That is how MPI matches them, whose messages between two ranks do not overtake each other.
+    The k-th send from a rank to another in a round meets the k-th receive that the other expects from it. That is how
+    MPI matches them, whose messages between two ranks do not overtake each other.
     """
     sends, receives = np.flatnonzero(table["kind"] == SEND), np.flatnonzero(arrivals(table))
     sends = sends[np.argsort(_pair_key(table, sends, "rank", "peer", ranks), kind="stable")]
@@ -116,8 +117,14 @@ def _check_ranges(schedule: Schedule) -> None:
         ((table["peer"] < 0) | (table["peer"] >= p), f"has a peer outside 0 … {p - 1}"),
         ((table["peer"] == table["rank"]) & ~copy, "goes to the rank itself"),
         ((table["peer"] != table["rank"]) & copy, "is local, but names another rank"),
-        ((table["chunk"] < 0) | (table["nchunks"] < 1) | (last > schedule.chunks), f"leaves the {schedule.chunks} chunks"),
-        ((table["round"] < 0) | (table["round"] >= max(1, schedule.rounds)), f"is outside the {schedule.rounds} rounds"),
+        (
+            (table["chunk"] < 0) | (table["nchunks"] < 1) | (last > schedule.chunks),
+            f"leaves the {schedule.chunks} chunks",
+        ),
+        (
+            (table["round"] < 0) | (table["round"] >= max(1, schedule.rounds)),
+            f"is outside the {schedule.rounds} rounds",
+        ),
         ((table["lane"] < 0), "has a negative lane"),
     )
     for wrong, why in rules:
@@ -137,7 +144,9 @@ def _check_lanes(schedule: Schedule) -> None:
     other = owner[cells.cell] != moving["lane"][cells.row]
     if other.any():
         at = cells.row[np.argmax(other)]
-        _refuse(moving, at, f"is on lane {moving['lane'][at]}, but lane {owner[cells.cell[np.argmax(other)]]} uses it too")
+        _refuse(
+            moving, at, f"is on lane {moving['lane'][at]}, but lane {owner[cells.cell[np.argmax(other)]]} uses it too"
+        )
 
 
 def _chunks_per_pass(schedule: Schedule) -> int:
@@ -146,7 +155,11 @@ def _chunks_per_pass(schedule: Schedule) -> int:
 
 
 def _what(step: np.void) -> str:
-    kind = ("send of", "store of", "add of", "copy of")[step["kind"]] if step["kind"] <= COPY else f"kind {step['kind']} of"
+    kind = (
+        ("send of", "store of", "add of", "copy of")[step["kind"]]
+        if step["kind"] <= COPY
+        else f"kind {step['kind']} of"
+    )
     many = f"chunk {step['chunk']}" if step["nchunks"] == 1 else f"chunks {step['chunk']}+{step['nchunks']}"
     return f"{kind} {many}"
 
@@ -160,8 +173,8 @@ def _refuse(table: Table, row: int | Ints, why: str) -> NoReturn:
 class _Pass:
     """Follows the contributions to chunks first … last-1 through all rounds.
 
-    A set of contributions is a row of `bits`; `state` holds, per cell (rank and chunk), the row's number, so that storing
-    a chunk elsewhere copies a number. Rows 0 … ranks-1 are the ranks' own values.
+    A set of contributions is a row of `bits`; `state` holds, per cell (rank and chunk), the row's number, so that
+    storing a chunk elsewhere copies a number. Rows 0 … ranks-1 are the ranks' own values.
     """
 
     def __init__(self, schedule: Schedule, moves: Moves, first: int, last: int) -> None:
@@ -173,7 +186,7 @@ class _Pass:
         self.size = np.empty(self.ranks + adds, np.int32)
         self.mark = np.empty(self.ranks + adds, np.uint64)
         own = np.arange(self.ranks)
-        self.bits[:own.size] = 0
+        self.bits[: own.size] = 0
         self.bits[own, own // 64] = np.uint64(1) << (own % 64).astype(np.uint64)
         self.size[: own.size] = 1
         self.mark[: own.size] = _mix(own.astype(np.uint64) + np.uint64(1))
@@ -291,18 +304,23 @@ class _Pass:
         short = self.size[self.state] != self.ranks
         if short.any():
             cell = int(np.argmax(short))
-            where, have = f"rank {cell // self.width}, chunk {cell % self.width + self.first}", self.size[self.state[cell]]
+            where, have = (
+                f"rank {cell // self.width}, chunk {cell % self.width + self.first}",
+                self.size[self.state[cell]],
+            )
             raise ProofError(f"at the end, {where}: {have} of {self.ranks} contributions have arrived")
         if not self.written.all():
             cell = int(np.argmin(self.written))
-            raise ProofError(f"at the end, rank {cell // self.width} has no result for chunk {cell % self.width + self.first}")
+            raise ProofError(
+                f"at the end, rank {cell // self.width} has no result for chunk {cell % self.width + self.first}"
+            )
         marks = self.mark[self.state].reshape(self.ranks, self.width)
         differ = marks != marks[0]
         if differ.any():
             rank, chunk = np.argwhere(differ)[0]
             raise ProofError(
-                f"at the end, ranks 0 and {rank} have added chunk {chunk + self.first} up in different orders, so their "
-                "results would not be equal bit for bit"
+                f"at the end, ranks 0 and {rank} have added chunk {chunk + self.first} up in different orders, so "
+                "their results would not be equal bit for bit"
             )
 
 

@@ -1,0 +1,34 @@
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+_Array = np.ndarray[Any, Any]
+
+STEP_SIZE: int
+
+def simd() -> str: ...
+def now() -> int: ...
+
+class Runner:
+    def execute(self) -> None: ...
+    def time_samples(self, samples: int) -> npt.NDArray[np.int64]: ...
+    def close(self) -> None: ...
+
+class Engine(Runner):
+    staging_nbytes: int
+    def __init__(
+        self,
+        comm: int,
+        table: _Array,
+        chunks: int,
+        segments: int,
+        sendbuf: _Array,
+        recvbuf: _Array,
+        dtype: int,
+        op: int,
+        yielding: bool,
+    ) -> None: ...
+
+class Vendor(Runner):
+    def __init__(self, comm: int, sendbuf: _Array, recvbuf: _Array, dtype: int, op: int, yielding: bool) -> None: ...

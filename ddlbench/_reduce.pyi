@@ -1,0 +1,16 @@
+from typing import Any, TypeAlias
+
+import numpy as np
+from typing_extensions import Buffer
+
+# numpy's stubs make an array a Buffer only from Python 3.12 on.
+_Memory: TypeAlias = Buffer | np.ndarray[Any, Any]
+
+DTYPE_CODES: dict[str, int]
+OP_CODES: dict[str, int]
+
+def reduce(dtype: int, op: int, dst: _Memory, a: _Memory, b: _Memory) -> None: ...
+def divide(dtype: int, dst: _Memory, divisor: int) -> None: ...
+def simd() -> str: ...
+def simd_levels() -> tuple[str, ...]: ...
+def set_simd(name: str) -> None: ...

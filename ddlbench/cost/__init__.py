@@ -1,0 +1,1 @@
+"""What an allreduce should take: links as measured, closed forms, lower bounds."""
