@@ -18,8 +18,8 @@ from errors cimport check
 from kernels cimport ddl_divide_fn, ddl_divider, ddl_itemsize, ddl_reduce_fn, ddl_reducer, ddl_simd
 from libmpi cimport (
     MPI_BYTE, MPI_DOUBLE, MPI_ERRORS_RETURN, MPI_FLOAT, MPI_IN_PLACE, MPI_INT32_T, MPI_INT64_T, MPI_MAX, MPI_MIN, MPI_PROD,
-    MPI_REQUEST_NULL, MPI_SUM, MPI_UINT8_T, MPI_Allreduce, MPI_Comm, MPI_Comm_f2c, MPI_Comm_rank, MPI_Comm_set_errhandler,
-    MPI_Comm_size, MPI_Datatype, MPI_Finalized, MPI_Fint, MPI_Iallreduce, MPI_Op, MPI_Recv_init, MPI_Request,
+    MPI_SUM, MPI_UINT8_T, MPI_Allreduce, MPI_Comm, MPI_Comm_f2c, MPI_Comm_set_errhandler,
+    MPI_Comm_size, MPI_Datatype, MPI_Finalized, MPI_Fint, MPI_Op, MPI_Recv_init, MPI_Request,
     MPI_Request_free, MPI_Send_init, MPI_Startall,
 )
 from posix.stdlib cimport posix_memalign
@@ -205,10 +205,14 @@ cdef class Engine(Runner):
         return min(segment, (segment * step.nchunks) // chunks + 1)
 
     cdef size_t _staged(self, Step step, size_t count) noexcept:
-        """Return the bytes of staging that a step needs for `count` elements, in whole cache lines."""
-        if step.kind == ADD or (step.kind == KEEP and step.flags & LATE):
-            return (count * self.itemsize + LINE - 1) // LINE * LINE
-        return 0
+        """Return the bytes of staging that a step needs for `count` elements, in whole cache lines.
+
+        What arrives on time lands in the output, if it is to be stored, or added to a value that is still in the input.
+        """
+        cdef bint lands_in_place = step.kind == KEEP or (step.flags & FROM_INPUT and self.input != self.output)
+        if step.kind == SEND or step.kind == COPY or (lands_in_place and not step.flags & LATE):
+            return 0
+        return (count * self.itemsize + LINE - 1) // LINE * LINE
 
     cdef size_t _bind_step(self, Step step, int chunks, int segment, int segments, char *staging) except? 0:
         """Add a step of a segment to the arrays; return the bytes of staging it took."""
@@ -334,8 +338,9 @@ cdef class Vendor(Runner):
                 return 0
 
     cdef int _reduce_part(self, char *source, char *target, int count) except -1 nogil:
-        cdef const void *contribution = MPI_IN_PLACE if source == target else <const void *>source
-        return check(MPI_Allreduce(contribution, target, count, self.datatype, self.op, self.comm))
+        if source == target:
+            return check(MPI_Allreduce(MPI_IN_PLACE, target, count, self.datatype, self.op, self.comm))
+        return check(MPI_Allreduce(source, target, count, self.datatype, self.op, self.comm))
 
     def close(self):
         """Nothing to free: MPI_Allreduce keeps nothing between calls."""

@@ -10,17 +10,14 @@ cdef extern from "mpi.h" nogil:
         pass
 
     int MPI_SUCCESS
-    int MPI_MAX_ERROR_STRING
     void *MPI_IN_PLACE
     MPI_Status *MPI_STATUS_IGNORE
     MPI_Status *MPI_STATUSES_IGNORE
     MPI_Errhandler MPI_ERRORS_RETURN
-    MPI_Request MPI_REQUEST_NULL
     MPI_Datatype MPI_BYTE, MPI_FLOAT, MPI_DOUBLE, MPI_INT32_T, MPI_INT64_T, MPI_UINT8_T
     MPI_Op MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX
 
     MPI_Comm MPI_Comm_f2c(MPI_Fint)
-    int MPI_Comm_rank(MPI_Comm, int *)
     int MPI_Comm_size(MPI_Comm, int *)
     int MPI_Comm_set_errhandler(MPI_Comm, MPI_Errhandler)
     int MPI_Error_string(int, char *, int *)
@@ -36,4 +33,3 @@ cdef extern from "mpi.h" nogil:
     int MPI_Testall(int, MPI_Request *, int *, MPI_Status *)
     int MPI_Request_free(MPI_Request *)
     int MPI_Allreduce(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm)
-    int MPI_Iallreduce(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Request *)

@@ -6,7 +6,7 @@ The engine and the reference executor both use these, so they add up the same el
 from ddlbench.schedule.lower import Schedule
 from ddlbench.schedule.move import COPY
 
-MESSAGE_NBYTES = 1 << 18
+MESSAGE_NBYTES = 1 << 19
 """Default bytes of the longest message: a message and the buffer it is reduced into stay in a core's cache."""
 MOST_MESSAGE_NBYTES = 1 << 30
 """No message is longer than this, whatever is asked: MPI counts are ints."""
