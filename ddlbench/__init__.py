@@ -1,7 +1,7 @@
 """ddlbench: which allreduce a cluster should use, how far that is from the hardware's limit, and how training scales.
 
-The library's public face is `Communicator` and `Plan`. They are loaded when first named, so that `import ddlbench` starts
-neither MPI nor CUDA and takes no time.
+The library's public face is `Communicator` and `Plan`. They are loaded when first named, so that `import ddlbench`
+starts neither MPI nor CUDA and takes no time.
 """
 
 from typing import TYPE_CHECKING

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Runs lowered programs: MPI messages by persistent requests, reductions by the kernels, no Python on the way.
 
-The vector is cut into segments, each an independent instance of the schedule, started one round apart. At tick t the engine
-does round t-s of every segment s that is under way: copies, then all receives posted, then all sends, then each arrival in
-the order of the table, as it is waited for; late ones after the sends are done. A wait depends only on peers that reach the
-same tick, so nothing can deadlock.
+The vector is cut into segments, each an independent instance of the schedule, started one round apart. At tick t the
+engine does round t-s of every segment s that is under way: copies, then all receives posted, then all sends, then each
+arrival in the order of the table, as it is waited for; late ones after the sends are done. A wait depends only on peers
+that reach the same tick, so nothing can deadlock.
 
 All requests, addresses and counts are worked out once, when the plan is made; running it walks flat arrays.
 """
@@ -17,13 +17,13 @@ from clock cimport now_ns
 from errors cimport check
 from kernels cimport ddl_divide_fn, ddl_divider, ddl_itemsize, ddl_reduce_fn, ddl_reducer, ddl_simd
 from libmpi cimport (
-    MPI_BYTE, MPI_DOUBLE, MPI_ERRORS_RETURN, MPI_FLOAT, MPI_IN_PLACE, MPI_INT32_T, MPI_INT64_T, MPI_MAX, MPI_MIN, MPI_PROD,
-    MPI_SUM, MPI_UINT8_T, MPI_Allreduce, MPI_Comm, MPI_Comm_f2c, MPI_Comm_set_errhandler,
-    MPI_Comm_size, MPI_Datatype, MPI_Finalized, MPI_Fint, MPI_Op, MPI_Recv_init, MPI_Request,
-    MPI_Request_free, MPI_Send_init, MPI_Startall,
+    MPI_BYTE, MPI_DOUBLE, MPI_ERRORS_RETURN, MPI_FLOAT, MPI_IN_PLACE, MPI_INT32_T, MPI_INT64_T, MPI_MAX, MPI_MIN,
+    MPI_PROD, MPI_SUM, MPI_UINT8_T, MPI_Allreduce, MPI_Comm, MPI_Comm_f2c, MPI_Comm_set_errhandler, MPI_Comm_size,
+    MPI_Datatype, MPI_Finalized, MPI_Fint, MPI_Op, MPI_Recv_init, MPI_Request, MPI_Request_free, MPI_Send_init,
+    MPI_Startall,
 )
 from posix.stdlib cimport posix_memalign
-from step cimport ADD, COPY, FROM_INPUT, KEEP, LATE, SEND, Step
+from step cimport COPY, FROM_INPUT, KEEP, LATE, SEND, Step
 from waiting cimport barrier, wait_all, wait_one
 
 import numpy as np
