@@ -1,0 +1,64 @@
+"""One point of a run: a line of `points.jsonl`.
+
+History of the format
+    1   the first: what was run, the samples in nanoseconds, the bound and the model, the check and the status.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from ddlbench.records.fields import read_fields, read_object, read_version
+
+VERSION = 1
+
+Kind = Literal["measured"]
+Status = Literal["ok", "wrong", "skipped", "failed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One cell of a sweep and what came of it.
+
+    `nbytes` and `count` are the size of the vector in bytes and in elements; `ranks_per_node` is "" where nodes hold
+    different numbers of ranks. `samples_ns` are the timed repetitions in the order they ran, each the time of the
+    slowest rank. `bound_us` is the lower bound from the probed links and `model_us` the predicted time, in
+    microseconds. `wrong` counts wrong elements over all ranks and is None where the result was not checked.
+    `multiplicity` says how many tensors of a workload have this size. `reason` says why a status is not ok.
+    """
+
+    algorithm: str
+    nbytes: int
+    count: int
+    dtype: str
+    op: str
+    in_place: bool
+    nodes: int
+    ranks_per_node: str
+    ranks: int
+    device: str
+    transport: str
+    sync: str
+    samples_ns: tuple[int, ...]
+    status: Status
+    reason: str = ""
+    wrong: int | None = None
+    bound_us: float | None = None
+    model_us: float | None = None
+    multiplicity: int = 1
+    kind: Kind = "measured"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the point as the JSON object of its line."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {"version": VERSION, **values, "samples_ns": list(self.samples_ns)}
+
+    @classmethod
+    def from_json(cls, data: Any, where: str = "point") -> "Point":
+        """Return the point that the JSON object `data` holds; `where` names the file and line in messages.
+
+        Raises `UsageError` naming the field that is unknown, missing or wrong, or a version that is newer.
+        """
+        line: Mapping[str, Any] = read_object(data, where)
+        read_version(line, VERSION, where)
+        return cls(**read_fields(cls, line, where, besides=("version",)))

@@ -1,0 +1,49 @@
+"""The CSV of a run: one line per point, cells that do not apply empty, figures rounded here and nowhere before."""
+
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from ddlbench.records import Loaded
+from ddlbench.records.disk import write_atomically
+from ddlbench.report.tables import results_table
+
+SIGNIFICANT = 6
+
+
+def _figure(value: float) -> str:
+    """Return a figure to six significant digits, without an exponent; empty when it does not apply."""
+    if not math.isfinite(value):
+        return ""
+    return np.format_float_positional(value, precision=SIGNIFICANT, fractional=False, trim="-")
+
+
+def _time(value: float) -> str:
+    """Return a measured time in microseconds to the nanosecond it was taken with; empty when it does not apply."""
+    return f"{value:.3f}" if math.isfinite(value) else ""
+
+
+def _line(text: str) -> str:
+    """Return `text` without line breaks: a row of the CSV is one line."""
+    return " ".join(text.split())
+
+
+def as_text(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of results with each cell as the CSV spells it."""
+    text = table.copy()
+    for name in table.columns:
+        if table[name].dtype == "float64":
+            text[name] = table[name].map(_time if name.startswith("time_us") else _figure)
+        elif table[name].dtype == "bool":
+            text[name] = table[name].map({True: "true", False: "false"})
+        elif table[name].dtype == "object":
+            text[name] = table[name].map(_line)
+    return text
+
+
+def write_csv(loaded: Loaded, path: str | os.PathLike[str]) -> None:
+    """Write the results of a run to `path` as CSV, in one step; raises `DdlbenchError` naming path and errno."""
+    write_atomically(Path(path), as_text(results_table(loaded)).to_csv(index=False, lineterminator="\n"))

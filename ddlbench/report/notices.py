@@ -1,0 +1,132 @@
+"""Whether to trust a run: what speaks against its figures, and the points that are not ok, with their reasons."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import pandas as pd
+
+from ddlbench.records import Loaded
+from ddlbench.report.contest import settings
+from ddlbench.report.facts import shortened
+from ddlbench.report.units import counted, size_text
+
+Weight = Literal["alarm", "doubt", "fine"]
+WEIGHTS = get_args(Weight)
+PROBLEMS = 8
+"""Unreadable lines named before the rest are only counted."""
+ISSUES = 200
+"""Lines of the list of points that are not ok; the CSV has them all."""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A thing to know before reading a figure; `weight` is "alarm", "doubt" or "fine"."""
+
+    weight: Weight
+    title: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Issue:
+    """Points that are not ok for one reason: same algorithm and status."""
+
+    algorithm: str
+    setting: str
+    sizes: str
+    status: str
+    reason: str
+
+
+def notices(loaded: Loaded, table: pd.DataFrame) -> list[Notice]:
+    """Return what a reader must know before trusting the figures, the gravest first."""
+    found: list[Notice] = [
+        *_wrong(table),
+        *_unfinished(loaded),
+        *(Notice("doubt", _capital(flag.flag), shortened(flag.detail)) for flag in loaded.run.trust),
+        *_problems(loaded.problems),
+        *_few_samples(table),
+        *_unchecked(table),
+        *_not_ok(table),
+    ]
+    if found or not len(table):
+        return sorted(found, key=lambda notice: WEIGHTS.index(notice.weight))
+    return [Notice("fine", "Nothing recorded speaks against these figures", "the run finished, all points are ok")]
+
+
+def _wrong(table: pd.DataFrame) -> Iterator[Notice]:
+    wrong = table[table["status"] == "wrong"]
+    if len(wrong):
+        names = ", ".join(dict.fromkeys(wrong["algorithm"]))
+        points = f"{counted(len(wrong), 'point')} of {shortened(names)}"
+        yield Notice("alarm", "Wrong results", f"{points}; left out of all comparisons")
+
+
+def _unfinished(loaded: Loaded) -> Iterator[Notice]:
+    if not loaded.run.finished:
+        yield Notice("doubt", "Not finished", f"the run ended early; {counted(len(loaded.points), 'point')} stored")
+
+
+def _problems(problems: list[str]) -> Iterator[Notice]:
+    if problems:
+        more = f"; and {len(problems) - PROBLEMS} more" if len(problems) > PROBLEMS else ""
+        shown = "; ".join(shortened(problem) for problem in problems[:PROBLEMS])
+        yield Notice("doubt", "Parts of the record could not be read", shown + more)
+
+
+def _unchecked(table: pd.DataFrame) -> Iterator[Notice]:
+    ok = table[table["status"] == "ok"]
+    unchecked = int(ok["wrong"].isna().sum())
+    if unchecked:
+        what = "no result" if unchecked == len(ok) else f"{unchecked:,} of {len(ok):,} results not"
+        yield Notice("doubt", "Not checked", f"{what} compared with the right one (--check does)")
+
+
+def _few_samples(table: pd.DataFrame) -> Iterator[Notice]:
+    few = int(table["time_us_ci_low"].isna()[table["status"] == "ok"].sum())
+    if few:
+        yield Notice(
+            "doubt", "Too few samples", f"{counted(few, 'point')} of fewer than 6 samples: no interval, no winner"
+        )
+
+
+def _not_ok(table: pd.DataFrame) -> Iterator[Notice]:
+    for status in ("failed", "skipped"):
+        number = int((table["status"] == status).sum())
+        if number:
+            weight: Weight = "alarm" if status == "failed" else "doubt"
+            yield Notice(weight, _capital(status), f"{counted(number, 'point')}; listed below with the reasons")
+
+
+def issues(table: pd.DataFrame) -> tuple[list[Issue], int]:
+    """Return the points that are not ok, grouped by reason, and how many groups were left out of the list."""
+    bad = table[table["status"] != "ok"]
+    groups = list(bad.groupby(["series", "status", "reason"], sort=False))
+    return [_issue(key, rows) for key, rows in groups[:ISSUES]], max(0, len(groups) - ISSUES)
+
+
+def _issue(key: tuple[Any, ...], rows: pd.DataFrame) -> Issue:
+    algorithm, status, reason = key
+    why = shortened(reason or "no reason given")
+    return Issue(shortened(algorithm), shortened(_settings(rows)), _sizes(rows["nbytes"]), status, why)
+
+
+def _settings(rows: pd.DataFrame) -> str:
+    """Return the setting of some points; of several, how many there are, with their dtypes and ops."""
+    found = list(settings(rows))
+    if len(found) == 1:
+        return found[0][0].label
+    names = [dict.fromkeys(getattr(setting, name) for setting, _ in found) for name in ("dtype", "op")]
+    return f"{len(found)} settings ({'; '.join(', '.join(each) for each in names)})"
+
+
+def _sizes(nbytes: Iterable[int]) -> str:
+    sizes = sorted(set(map(int, nbytes)))
+    if len(sizes) <= 3:
+        return ", ".join(map(size_text, sizes))
+    return f"{size_text(sizes[0])} to {size_text(sizes[-1])} ({len(sizes)} sizes)"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:].replace("_", " ").replace("-", " ")

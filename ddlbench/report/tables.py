@@ -1,0 +1,62 @@
+"""The table of results: one row per point, in the columns that the CSV has."""
+
+from typing import Any
+
+import pandas as pd
+
+from ddlbench.records import Loaded, Point
+from ddlbench.report.statistics import algorithm_bandwidth, bus_bandwidth, summarise
+
+DTYPES = {
+    "algorithm": "object",
+    "nbytes": "int64",
+    "count": "int64",
+    "dtype": "object",
+    "op": "object",
+    "in_place": "bool",
+    "nodes": "int64",
+    "ranks_per_node": "object",
+    "ranks": "int64",
+    "device": "object",
+    "transport": "object",
+    "sync": "object",
+    "samples": "int64",
+    "time_us_median": "float64",
+    "time_us_ci_low": "float64",
+    "time_us_ci_high": "float64",
+    "time_us_min": "float64",
+    "time_us_p99": "float64",
+    "algbw_gb_per_s": "float64",
+    "busbw_gb_per_s": "float64",
+    "bound_us": "float64",
+    "model_us": "float64",
+    "wrong": "Int64",
+    "status": "object",
+    "reason": "object",
+}
+COLUMNS = tuple(DTYPES)
+
+
+def result_row(point: Point) -> dict[str, Any]:
+    """Return the row of one point: the columns of the CSV, unrounded; NaN or None where one does not apply."""
+    summary = summarise(point.samples_ns)
+    figures = {
+        "samples": summary.samples,
+        "time_us_median": summary.median_us,
+        "time_us_ci_low": summary.ci_low_us,
+        "time_us_ci_high": summary.ci_high_us,
+        "time_us_min": summary.min_us,
+        "time_us_p99": summary.p99_us,
+        "algbw_gb_per_s": algorithm_bandwidth(point.nbytes, summary.median_us),
+        "busbw_gb_per_s": bus_bandwidth(point.nbytes, summary.median_us, point.ranks),
+    }
+    return {name: figures[name] if name in figures else getattr(point, name) for name in COLUMNS}
+
+
+def results_table(loaded: Loaded) -> pd.DataFrame:
+    """Return one row per point, in the order they were measured, with exactly the columns of the CSV.
+
+    Figures are unrounded; one that does not apply is NaN (`wrong`: <NA>). The index is the position in `loaded.points`.
+    """
+    rows = [result_row(point) for point in loaded.points]
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(DTYPES)
