@@ -1,0 +1,295 @@
+"""What a sweep measures: a TOML file and the flags over it, made into one frozen, validated `SweepConfig`.
+
+Keys and flags are the same words. A value may be written as TOML's own type or as the text a flag would hold, so each
+key has one parser, and one message when it is wrong.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ddlbench.bench import axes, workload
+from ddlbench.bench.axes import Cell
+from ddlbench.bench.workload import Workload
+from ddlbench.dtypes import DTYPES, OPS, DType, dtype_named, op_code
+from ddlbench.errors import UsageError, unknown
+from ddlbench.schedule.grid import Grid
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepConfig:
+    """One sweep.
+
+    `sizes` are bytes as asked for; with a `workload` they are empty and its tensors are the sizes, gathered into
+    buffers of up to `fuse` bytes where that is not None. `iterations` None means as many samples as fit into
+    `seconds_per_point`, and at least 20. `in_place` holds the forms to measure. `grid` None means the one the machine
+    has.
+    """
+
+    algorithms: tuple[str, ...] = ("ring", "mpi")
+    dtypes: tuple[DType, ...] = (DTYPES["float32"],)
+    ops: tuple[str, ...] = ("sum",)
+    sizes: tuple[int, ...] = ()
+    workload: Workload | None = None
+    fuse: int | None = None
+    in_place: tuple[bool, ...] = (False,)
+    iterations: int | None = None
+    warmup: int = 5
+    seconds_per_point: float = 0.5
+    check: bool = True
+    grid: Grid | None = None
+
+    def cells(self, dtype: DType) -> tuple[Cell, ...]:
+        """Return the vectors to reduce in `dtype`, each element count once."""
+        if self.workload is None:
+            return axes.cells_of_sizes(self.sizes, dtype.itemsize)
+        gathered = self.workload if self.fuse is None else self.workload.fused(self.fuse // dtype.itemsize)
+        return axes.cells_of_tensors(gathered.numels, dtype.itemsize)
+
+    def too_small(self, dtype: DType) -> tuple[int, ...]:
+        """Return the sizes that hold no element of `dtype` and are left out."""
+        return axes.too_small(self.sizes, dtype.itemsize)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the configuration as a JSON object, for the record of the run."""
+        return {
+            "algorithms": list(self.algorithms),
+            "dtypes": [dtype.name for dtype in self.dtypes],
+            "ops": list(self.ops),
+            "sizes": list(self.sizes),
+            "workload": self.workload and {"name": self.workload.name, "tensors": len(self.workload.numels)},
+            "fuse": self.fuse,
+            "in_place": list(self.in_place),
+            "iterations": self.iterations,
+            "warmup": self.warmup,
+            "seconds_per_point": self.seconds_per_point,
+            "check": self.check,
+            "grid": self.grid and str(self.grid),
+        }
+
+
+def _words(value: object) -> tuple[str, ...]:
+    """Return the texts in a list, or between the commas of one text, each once."""
+    items = value if isinstance(value, list | tuple) else [value]
+    words = [word.strip() for item in items for word in str(item).split(",")]
+    if not words or not all(words):
+        raise UsageError(f"{_shown(value)}: expected one or more names, separated by commas")
+    return tuple(dict.fromkeys(words))
+
+
+def _shown(value: object) -> str:
+    return repr(",".join(map(str, value)) if isinstance(value, list | tuple) else value)
+
+
+def _dtypes(value: object) -> tuple[DType, ...]:
+    words = _words(value)
+    return tuple(DTYPES.values()) if words == ("all",) else tuple(dict.fromkeys(map(dtype_named, words)))
+
+
+def _ops(value: object) -> tuple[str, ...]:
+    words = _words(value)
+    if words == ("all",):
+        return tuple(OPS)
+    for word in words:
+        op_code(word)
+    return words
+
+
+def _size(value: object) -> int:
+    if isinstance(value, bool):
+        raise UsageError(f"size {value!r}: expected bytes, such as 64M")
+    return axes.parse_size(str(value))
+
+
+def _step(value: object) -> int:
+    size = _size(value)
+    if size == 0:
+        raise UsageError(f"size {value!r}: expected at least one byte")
+    return size
+
+
+def _sizes(value: object) -> tuple[int, ...]:
+    return tuple(map(_size, _words(value)))
+
+
+def _whole(least: int) -> Callable[[object], int]:
+    """Return the parser of a whole number from `least` on."""
+
+    def parse(value: object) -> int:
+        text = str(value).strip()
+        if not (text.isascii() and text.isdecimal() and least <= int(text) < 1 << 31):
+            raise UsageError(f"{value!r}: expected a whole number of at least {least}")
+        return int(text)
+
+    return parse
+
+
+def _seconds(value: object) -> float:
+    try:
+        seconds = float(str(value))
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < 1e6:
+        raise UsageError(f"{value!r}: expected seconds above 0, such as 0.5")
+    return seconds
+
+
+def _choice(choices: Mapping[str, Any], expected: str) -> Callable[[object], Any]:
+    """Return the parser of one of the words `choices`, which gives what stands beside the word."""
+
+    def parse(value: object) -> Any:
+        word = str(value).lower()
+        if word not in choices:
+            raise UsageError(f"{value!r}: expected {expected}{_FILE_HINT if word.endswith('.toml') else ''}")
+        return choices[word]
+
+    return parse
+
+
+def _grid(value: object) -> Grid:
+    return Grid.parse(str(value))
+
+
+_FILE_HINT = "; write the value out before a configuration file"
+_BOTH_WAYS = {"0": False, "1": True, "no": False, "yes": True, "false": False, "true": True, "off": False, "on": True}
+_PLACES = {"no": (False,), "yes": (True,), "both": (False, True), "false": (False,), "true": (True,)}
+
+PARSERS: dict[str, Callable[[object], Any]] = {
+    "min_bytes": _size,
+    "max_bytes": _size,
+    "step_bytes": _step,
+    "step_factor": _whole(2),
+    "sizes": _sizes,
+    "workload": str,
+    "fuse": _step,
+    "algorithms": _words,
+    "dtypes": _dtypes,
+    "ops": _ops,
+    "in_place": _choice(_PLACES, "no, yes or both"),
+    "iterations": _whole(1),
+    "warmup": _whole(0),
+    "seconds_per_point": _seconds,
+    "check": _choice(_BOTH_WAYS, "0 or 1"),
+    "grid": _grid,
+}
+"""What a configuration file may say, and how each value is read."""
+
+FLAGS = {
+    "min_bytes": "-b",
+    "max_bytes": "-e",
+    "step_bytes": "-i",
+    "step_factor": "-f",
+    "algorithms": "-a",
+    "dtypes": "-d",
+    "ops": "-o",
+    "iterations": "-n",
+    "warmup": "-w",
+    "check": "-c",
+    "in_place": "--in-place",
+    "seconds_per_point": "--seconds-per-point",
+}
+"""How each key is spelt on the command line, where not `--key`."""
+
+RANGE = ("min_bytes", "max_bytes", "step_bytes", "step_factor")
+AXES = {"a range of sizes": RANGE, "sizes": ("sizes",), "a workload": ("workload", "fuse")}
+"""The three ways to say what sizes are measured; a source uses one of them, and flags that do replace the file's."""
+
+
+def load(path: Path | None, flags: Mapping[str, Any]) -> SweepConfig:
+    """Return the sweep that the file `path` (None: none) describes, with `flags` (by keys of `PARSERS`) over it.
+
+    Raises `UsageError` naming the file or flag, the value, and what was expected.
+    """
+    given = {name: _parsed(FLAGS.get(name, f"--{name}"), name, value) for name, value in flags.items()}
+    axis = _axis(given, "the command line")
+    written = {} if path is None else _read(path)
+    if path is not None:
+        _axis(written, str(path))
+        written["workload"] = _found(written.get("workload"), path.parent)
+    given["workload"] = _found(given.get("workload"), Path())
+    return _merged(written, given, axis)
+
+
+def _parsed(where: str, name: str, value: object) -> Any:
+    try:
+        return PARSERS[name](value)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return the parsed values of the file."""
+    for key in (table := _table(path)):
+        if key not in PARSERS:
+            raise UsageError(f"{path}: {unknown('configuration key', key, PARSERS)}")
+    return {key: _parsed(f"{path}: {key}", key, value) for key, value in table.items()}
+
+
+def _table(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise UsageError(f"configuration file {str(path)!r}: {error.strerror}{_nearest(path)}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"configuration file {str(path)!r} is not TOML: {error}") from None
+
+
+def _nearest(path: Path) -> str:
+    siblings = [file.name for file in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, siblings, n=1)
+    return f"; did you mean {str(path.parent / near[0])!r}?" if near else ""
+
+
+def _axis(values: Mapping[str, Any], where: str) -> str | None:
+    """Return which of `AXES` the source `where` uses; raises `UsageError` when it uses two, or steps in two ways."""
+    used = [axis for axis, names in AXES.items() if any(name in values for name in names)]
+    if len(used) > 1:
+        raise UsageError(f"{where} gives {' and '.join(used)}: expected one of them")
+    if "step_bytes" in values and "step_factor" in values:
+        raise UsageError(f"{where} gives a step in bytes (-i) and a factor (-f): expected one of them")
+    return used[0] if used else None
+
+
+def _found(name: str | None, beside: Path) -> Workload | None:
+    return None if name is None else workload.read(workload.find(name, beside))
+
+
+def _merged(written: dict[str, Any], given: dict[str, Any], axis: str | None) -> SweepConfig:
+    """Return the configuration with the flags over the file's values; a way to give sizes takes the others' place."""
+    others = {name for other, names in AXES.items() if axis not in (None, other) for name in names}
+    steps = {"step_bytes", "step_factor"} if {"step_bytes", "step_factor"} & given.keys() else set()
+    values = {name: value for name, value in written.items() if name not in others | steps}
+    values.update((name, value) for name, value in given.items() if value is not None)
+    return _built(values)
+
+
+def _built(values: dict[str, Any]) -> SweepConfig:
+    span = {name: values.pop(name) for name in RANGE if name in values}
+    if values.get("workload") is None:
+        if "fuse" in values:
+            raise UsageError("fuse gathers the tensors of a workload: expected a workload beside it")
+        values.setdefault("sizes", _span(**span))
+    return _measurable(SweepConfig(**values))
+
+
+def _span(
+    min_bytes: int | None = None, max_bytes: int | None = None, step_bytes: int | None = None, step_factor: int = 4
+) -> tuple[int, ...]:
+    """Return the sizes of a range: from 8 bytes to 64 MiB where not said; an end beyond that moves the other along."""
+    begin = min(8, 8 if max_bytes is None else max_bytes) if min_bytes is None else min_bytes
+    end = max(64 << 20, begin) if max_bytes is None else max_bytes
+    return axes.geometric(begin, end, step_factor) if step_bytes is None else axes.arithmetic(begin, end, step_bytes)
+
+
+def _measurable(config: SweepConfig) -> SweepConfig:
+    """Return `config`; raises `UsageError` when a dtype has no size that holds one of its elements."""
+    for dtype in config.dtypes:
+        if not config.cells(dtype):
+            raise UsageError(
+                f"no size holds an element of {dtype.name}: expected at least {dtype.itemsize} bytes, or 0"
+            )
+    return config

@@ -1,0 +1,81 @@
+"""The lines above the table: what is measured, on what, how, and what speaks against it."""
+
+from collections.abc import Iterator
+
+from ddlbench.bench.axes import format_size
+from ddlbench.bench.config import SweepConfig
+from ddlbench.bench.pace import LEAST_SAMPLES, MOST_SAMPLES
+from ddlbench.cost.links import Link, Links
+from ddlbench.records import Run
+from ddlbench.schedule.grid import Grid
+
+
+def header(run: Run, config: SweepConfig, links: Links, grid: Grid) -> list[str]:
+    """Return the lines, each a comment to whoever reads the table by program."""
+    lines = (_machine(run, grid), _links(links), _proofs(run), _method(config), *_notes(run, config))
+    return [f"# {line}" for line in lines if line]
+
+
+def _machine(run: Run, grid: Grid) -> str:
+    topology = run.topology
+    hosts = list(dict.fromkeys(topology["hosts"]))
+    shown = hosts[0] if len(hosts) == 1 else f"{hosts[0]} … {hosts[-1]}"
+    where = f"{_counted(topology['ranks'], 'rank')} on {_counted(topology['nodes'], 'node')} ({shown})"
+    return f"ddlbench {run.ddlbench}: {where}, grid {grid}, {run.mpi['library']} {run.mpi['version']}"
+
+
+def _links(links: Links) -> str:
+    known = (("within a node", links.within), ("between nodes", links.between))
+    parts = [f"{_link(link)} {where}" for where, link in known if link is not None]
+    return f"links as probed: {'; '.join(parts)}" if parts else ""
+
+
+def _link(link: Link) -> str:
+    return f"{link.latency_s * 1e6:.2f} us, {link.bytes_per_s / 1e9:.2f} GB/s one way"
+
+
+def _proofs(run: Run) -> str:
+    if not run.proofs:
+        return ""
+    seconds = sum(proof["seconds"] for proof in run.proofs)
+    names = ", ".join(proof["algorithm"] for proof in run.proofs)
+    return f"proved for {_counted(run.topology['ranks'], 'rank')} in {seconds:.2f} s: {names}"
+
+
+def _method(config: SweepConfig) -> str:
+    samples = f"{LEAST_SAMPLES} to {MOST_SAMPLES} samples as fit into {config.seconds_per_point:g} s"
+    if config.iterations is not None:
+        samples = _counted(config.iterations, "sample")
+    checked = "every element checked before and after" if config.check else "results not checked"
+    times = f"median of {samples}, each after a barrier and of the slowest rank"
+    return f"time: {times}; {config.warmup} to warm up; {checked}"
+
+
+def _notes(run: Run, config: SweepConfig) -> Iterator[str]:
+    if run.topology["ranks"] == 1:
+        yield "one rank: nothing is sent and there is no bus bandwidth; start it with mpirun -n 4 ddlbench sweep …"
+    if config.workload is not None:
+        yield _workload(config)
+    for dtype in config.dtypes:
+        if small := config.too_small(dtype):
+            sizes = ", ".join(map(format_size, small))
+            yield f"left out: {sizes} B, less than one element of {dtype.name} ({dtype.itemsize} B)"
+    for flag in run.trust:
+        yield f"to mind: {flag.flag}: {flag.detail}"
+
+
+def _workload(config: SweepConfig) -> str:
+    """Return what the tensors of the workload come to in each dtype."""
+    if config.workload is None:
+        return ""
+    tensors = _counted(len(config.workload.numels), "tensor")
+    parts = []
+    for dtype in config.dtypes:
+        cells = config.cells(dtype)
+        buffers = "" if config.fuse is None else f"{_counted(sum(cell.multiplicity for cell in cells), 'buffer')}, "
+        parts.append(f"{buffers}{_counted(len(cells), 'size')} in {dtype.name}")
+    return f"workload {config.workload.name}: {tensors}, {sum(config.workload.numels)} elements; {'; '.join(parts)}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

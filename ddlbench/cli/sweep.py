@@ -1,0 +1,67 @@
+"""`ddlbench sweep`: measure algorithms over sizes, dtypes and reductions, under mpirun."""
+
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.command(
+    "sweep",
+    short_help="Measure and check algorithms over sizes, dtypes and reductions.",
+    epilog="Sizes: K, M and G are 1024ⁿ. Lists are separated by commas. A flag takes the place of the file's value.",
+    context_settings={"max_content_width": 110},
+)
+@click.argument("config", required=False, metavar="[CONFIG.toml]")
+@click.option("-b", "--min-bytes", "--minbytes", "min_bytes", metavar="SIZE", help="First size (8).")
+@click.option("-e", "--max-bytes", "--maxbytes", "max_bytes", metavar="SIZE", help="Last size (64M).")
+@click.option("-f", "--step-factor", "--stepfactor", "step_factor", metavar="N", help="Factor between sizes (4).")
+@click.option("-i", "--step-bytes", "--stepbytes", "step_bytes", metavar="SIZE", help="Step between sizes, for -f.")
+@click.option("--sizes", metavar="SIZE,…", help="These sizes, for -b, -e, -f and -i.")
+@click.option("--workload", metavar="NAME", help="The gradient tensors of a model: resnet50, … or a CSV file.")
+@click.option("--fuse", metavar="SIZE", help="Gather the workload's tensors into buffers of up to this size.")
+@click.option("-a", "--algorithms", "algorithms", multiple=True, metavar="NAME,…", help="Algorithms (ring,mpi).")
+@click.option(
+    "-d", "--dtypes", "--datatype", "dtypes", multiple=True, metavar="NAME,…", help="Types, or all (float32)."
+)
+@click.option("-o", "--ops", "--op", "ops", multiple=True, metavar="NAME,…", help="Reductions, or all (sum).")
+@click.option(
+    "--in-place",
+    is_flag=False,
+    flag_value="yes",
+    metavar="[no|yes|both]",
+    help="Reduce within one buffer; alone it means yes (no).",
+)
+@click.option(
+    "-n", "--iterations", "--iters", "iterations", metavar="N", help="Samples of a point (20 to 1000, as time allows)."
+)
+@click.option("-w", "--warmup", "--warmup-iters", "warmup", metavar="N", help="Runs before the samples (5).")
+@click.option("--seconds-per-point", metavar="S", help="Time for the samples of a point, without -n (0.5).")
+@click.option("-c", "check", is_flag=False, flag_value="1", metavar="[0|1]", help="Check results, as --check (1).")
+@click.option("--check/--no-check", "checked", default=None, help="Compare every element of every result, or none.")
+@click.option("--grid", metavar="XxY", help="Ranks of a node × nodes (as found).")
+@click.option("--out", metavar="DIR", help="Where the results go (reports/sweep-DATE-TIME).")
+@click.option("--overwrite", is_flag=True, help="Replace a run that is in DIR.")
+def command(
+    config: str | None, out: str | None, checked: bool | None, overwrite: bool, **flags: str | tuple[str, ...] | None
+) -> int:
+    r"""Measure and check algorithms over sizes, dtypes and reductions.
+
+    \b
+    mpirun -n 4 ddlbench sweep -b 8 -e 64M -f 4 -a ring,multi-ring:2,mpi
+    mpirun -n 4 ddlbench sweep --workload resnet50 --fuse 64M
+    mpirun -n 4 ddlbench sweep configs/sweeps/quick.toml --out results
+    """
+    from ddlbench.cli.session import Request, run
+
+    given = {name: value for name, value in flags.items() if value not in (None, ())}
+    if checked is not None:
+        given["check"] = str(checked)
+    request = Request(
+        config=None if config is None else Path(config),
+        flags=given,
+        out=None if out is None else Path(out),
+        overwrite=overwrite,
+        command=("ddlbench", *sys.argv[1:]),
+    )
+    return run(request)
