@@ -136,7 +136,7 @@ class Communicator:
 
         The buffers are contiguous arrays of one dtype and size, the same on all ranks; `recvbuf` None or the same array
         means in place. `dtype="bfloat16"` says that uint16 arrays hold bfloat16. `segment_nbytes` bounds a message's
-        bytes; by default they fit a core's cache. Raises `UsageError` for buffers or names that do not fit, on all
+        bytes, 1 MiB by default. Raises `UsageError` for buffers or names that do not fit, on all
         ranks `UnsupportedError` for what does not exist here.
         """
         target = sendbuf if recvbuf is None else recvbuf

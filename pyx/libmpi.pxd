@@ -1,4 +1,4 @@
-# The part of MPI that ddlbench calls; nothing else declares it. The types are opaque: libraries define them differently.
+# The part of MPI that ddlbench calls; nothing else declares it. The types are opaque: libraries differ in them.
 cdef extern from "mpi.h" nogil:
     ctypedef void *MPI_Comm
     ctypedef void *MPI_Datatype
