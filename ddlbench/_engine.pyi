@@ -1,18 +1,18 @@
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-_Array = np.ndarray[Any, Any]
+_Array: TypeAlias = np.ndarray[Any, Any]
 
 STEP_SIZE: int
 
 def simd() -> str: ...
-def now() -> int: ...
 
 class Runner:
     def execute(self) -> None: ...
     def time_samples(self, samples: int) -> npt.NDArray[np.int64]: ...
+    def time_windows(self, starts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
     def close(self) -> None: ...
 
 class Engine(Runner):

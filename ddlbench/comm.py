@@ -59,11 +59,12 @@ class Plan:
         self.algorithm, self.transport, self.segments, self.rounds = algorithm, transport, segments, rounds
         self.execute = runner.execute
         self.time_samples = runner.time_samples
+        self.time_windows = runner.time_windows
 
     def close(self) -> None:
         """Free what the plan holds; it cannot run afterwards."""
         self._runner.close()
-        self.execute = self.time_samples = _closed
+        self.execute = self.time_samples = self.time_windows = _closed
 
     def __enter__(self) -> Self:
         return self

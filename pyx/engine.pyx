@@ -13,7 +13,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
-from clock cimport now_ns
+from clock cimport now_ns, wait_until
 from errors cimport check
 from kernels cimport ddl_divide_fn, ddl_divider, ddl_itemsize, ddl_reduce_fn, ddl_reducer, ddl_simd
 from libmpi cimport (
@@ -57,11 +57,6 @@ cdef struct Tick:
 def simd():
     """Return the SIMD level of the reduction kernels in use: "avx512", "avx2" or "baseline"."""
     return ddl_simd().decode()
-
-
-def now():
-    """Return the host's monotonic clock in nanoseconds."""
-    return now_ns()
 
 
 cdef class Memory:
@@ -131,6 +126,22 @@ cdef class Runner:
                 self.run()
                 view[i] = now_ns() - start
         return durations
+
+    def time_windows(self, const int64_t[::1] starts):
+        """Run the allreduce once at each of `starts`, int64 (samples,), ascending nanoseconds of this host's clock.
+
+        Returns int64 (samples,) each: when this rank was ready, and when it was done. A rank that is ready after the
+        start is late: it starts at once, and the sample says nothing of an aligned start.
+        """
+        cdef Py_ssize_t samples = starts.shape[0], i
+        ready, done = np.empty(samples, np.int64), np.empty(samples, np.int64)
+        cdef int64_t[::1] ready_at = ready, done_at = done
+        with nogil:
+            for i in range(samples):
+                ready_at[i] = wait_until(starts[i])
+                self.run()
+                done_at[i] = now_ns()
+        return ready, done
 
 
 cdef class Engine(Runner):

@@ -26,6 +26,8 @@ cdef extern from "mpi.h" nogil:
     int MPI_Ibarrier(MPI_Comm, MPI_Request *)
     int MPI_Send_init(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *)
     int MPI_Recv_init(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *)
+    int MPI_Isend(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *)
+    int MPI_Irecv(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *)
     int MPI_Startall(int, MPI_Request *)
     int MPI_Test(MPI_Request *, int *, MPI_Status *)
     int MPI_Wait(MPI_Request *, MPI_Status *)
