@@ -4,6 +4,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
+from keyword import iskeyword
 
 import click
 
@@ -11,8 +12,8 @@ from ddlbench import __version__
 from ddlbench.cli.ending import ended
 from ddlbench.errors import unknown
 
-VERBS = ("sweep", "report", "list", "show", "verify")
-"""Each is a module of this package whose `command` is the click command."""
+VERBS = ("sweep", "report", "list", "show", "verify", "import")
+"""Each is a module of this package whose `command` is the click command; a keyword of Python has a `_` behind it."""
 
 
 class Verbs(click.Group):
@@ -26,7 +27,7 @@ class Verbs(click.Group):
         """Return the verb `cmd_name`; raises `UsageError` with the nearest right spelling when there is none."""
         if cmd_name not in VERBS:
             raise unknown("command", cmd_name, VERBS)
-        command: click.Command = importlib.import_module(f"ddlbench.cli.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"ddlbench.cli.{cmd_name}{'_' * iskeyword(cmd_name)}").command
         return command
 
 

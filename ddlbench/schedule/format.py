@@ -87,16 +87,15 @@ class _Stored:
 
 
 def _read(path: Path) -> _Stored:
+    where = f"schedule file {str(path)!r}"
     try:
-        value = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_fields_once)
+        return _stored(json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_fields_once))
     except OSError as error:
-        raise UsageError(f"schedule file {str(path)!r}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"schedule file {str(path)!r} is not JSON: {error}") from error
-    try:
-        return _stored(value)
+        raise UsageError(f"{where}: {error.strerror}") from error
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{where} is not JSON: {error}") from error
     except (UsageError, ValueError) as error:
-        raise UsageError(f"schedule file {str(path)!r}: {error}") from error
+        raise UsageError(f"{where}: {error}") from error
 
 
 def _fields_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

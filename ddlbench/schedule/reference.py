@@ -56,10 +56,11 @@ def combine(dtype: DType, op: str, a: Array, b: Array) -> Array:
 def divide(dtype: DType, stored: Array, divisor: int) -> Array:
     """Return stored / divisor, rounded once; integers truncate toward zero."""
     values = widen(dtype, stored)
-    if dtype.significand_bits:
+    if not dtype.significand_bits:
+        wide = values.astype(np.int64)  # more ranks than a uint8 can count
+        return narrow(dtype, (wide - np.fmod(wide, divisor)) // divisor)
+    with np.errstate(all="ignore"):
         return narrow(dtype, values / values.dtype.type(divisor))
-    by = values.dtype.type(divisor)
-    return np.asarray((values - np.fmod(values, by)) // by)
 
 
 def execute(schedule: Schedule, inputs: Sequence[Array], dtype: DType, op: str, segments: int = 1) -> list[Array]:
