@@ -35,9 +35,9 @@ def answer(MPI_Fint handle, int peer, int exchanges, bint yielding):
     """Answer `exchanges` questions of `peer` for the time; the other side of `ask`."""
     cdef MPI_Comm comm = MPI_Comm_f2c(handle)
     cdef int64_t stamp = 0
-    cdef int i
+    cdef int _i
     with nogil:
-        for i in range(exchanges):
+        for _i in range(exchanges):
             receive_stamp(comm, peer, &stamp, yielding)
             stamp = now_ns()
             send_stamp(comm, peer, &stamp, yielding)

@@ -1,10 +1,11 @@
 """One clock for all ranks: what each host's clock says, corrected for its offset and drift against the first node's.
 
-The ranks of a node share the node's clock, so only one rank per node measures. The nodes are synchronised along a binomial
-tree, top down: in round k every node that knows the global time serves the one 2^k after it, log2 N rounds in all, so the
-time does not grow with every node (the hierarchy of HCA3). A node asks its reference for the time in bursts spread over a
-while; the exchange with the shortest round trip of each burst counts; a line through these offsets gives offset and drift.
-The error stated is half the shortest round trips plus the residual of the line, added up along the tree.
+The ranks of a node share the node's clock, so only one rank per node measures. The nodes are synchronised along a
+binomial tree, top down: in round k every node that knows the global time serves the one 2^k after it, log2 N rounds in
+all, so the time does not grow with every node (the hierarchy of HCA3). A node asks its reference for the time in
+bursts spread over a while; the exchange with the shortest round trip of each burst counts; a line through these
+offsets gives offset and drift. The error stated is half the shortest round trips plus the residual of the line, added
+up along the tree.
 
 Source: Hunold and Carpen-Amarie, Hierarchical Clock Synchronization in MPI, CLUSTER 2018.
 """
@@ -85,7 +86,8 @@ class Synchronisation:
 
 
 def fit(times: Nanoseconds, offsets: Nanoseconds, trips: Nanoseconds) -> ClockModel:
-    """Return the line through the offsets of bursts, (bursts, exchanges) each, the shortest round trip of each counting.
+    """Return the line through the offsets of bursts, (bursts, exchanges) each, the shortest round trip of each
+    counting.
 
     The line is fitted by least squares to the bursts whose best round trip is within twice the best of all.
     """

@@ -12,7 +12,7 @@ from ddlbench import __version__
 from ddlbench.cli.ending import ended
 from ddlbench.errors import unknown
 
-VERBS = ("sweep", "report", "list", "show", "verify", "import")
+VERBS = ("sweep", "report", "list", "show", "verify", "import", "compare")
 """Each is a module of this package whose `command` is the click command; a keyword of Python has a `_` behind it."""
 
 
@@ -34,11 +34,11 @@ class Verbs(click.Group):
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", prog_name="ddlbench", message="%(prog)s %(version)s")
 def ddlbench() -> None:
-    r"""Benchmark, prove and predict allreduce algorithms.
+    """Benchmark, prove and predict allreduce algorithms.
 
     \b
     mpirun -n 4 ddlbench sweep -b 8 -e 64M -f 4 -a ring,mpi --out results
-    """
+    """  # noqa: D301 - \b is for click
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

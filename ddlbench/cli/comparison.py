@@ -186,7 +186,9 @@ def _write(before: Sequence[str], found: Comparison, form: str) -> None:
     if form == "plain":
         _write_plain(before, found)
         return
-    notes, after = ([NOTES[form].format(SPELLED[form](line.strip())) for line in some] for some in (before, _summary(found)))
+    notes, after = (
+        [NOTES[form].format(SPELLED[form](line.strip())) for line in some] for some in (before, _summary(found))
+    )
     parts = ("\n".join(notes), FORMS[form](_table(found)), "\n".join(after))
     sys.stdout.write(HEAD[form] + "\n\n".join(part.rstrip("\n") for part in parts) + "\n")
 

@@ -45,13 +45,13 @@ import click
 def command(
     config: str | None, out: str | None, checked: bool | None, overwrite: bool, **flags: str | tuple[str, ...] | None
 ) -> int:
-    r"""Measure and check algorithms over sizes, dtypes and reductions.
+    """Measure and check algorithms over sizes, dtypes and reductions.
 
     \b
     mpirun -n 4 ddlbench sweep -b 8 -e 64M -f 4 -a ring,multi-ring:2,mpi
     mpirun -n 4 ddlbench sweep --workload resnet50 --fuse 64M
     mpirun -n 4 ddlbench sweep configs/sweeps/quick.toml --out results
-    """
+    """  # noqa: D301 - \b is for click
     from ddlbench.cli.session import Request, run
 
     given = {name: value for name, value in flags.items() if value not in (None, ())}

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from ddlbench.schedule.algorithm import BoundAlgorithm
 from ddlbench.schedule.grid import Grid
 from ddlbench.schedule.move import ADD, COPY, FROM_INPUT, KEEP, LATE, SEND, STEP, Ints, Phase, Table, steps
+from ddlbench.schedule.rules import check_ranges
 
 NEVER = np.iinfo(np.int64).max
 Bools = npt.NDArray[np.bool_]
@@ -46,10 +47,15 @@ class Schedule:
 
 
 def lower(algorithm: BoundAlgorithm, ranks: npt.ArrayLike | None = None) -> Schedule:
-    """Lower `algorithm` for the `ranks` of interest, all of them when None."""
+    """Lower `algorithm` for the `ranks` of interest, all of them when None.
+
+    Raises `ProofError` for a step that is on no rank, in no round or of no chunk there is.
+    """
     of = np.arange(algorithm.grid.size) if ranks is None else np.atleast_1d(np.asarray(ranks, dtype=np.int64))
     phase = algorithm.phase(of)
     chunks = algorithm.chunks
+    for part in phase.steps:
+        check_ranges(part, algorithm.grid.size, chunks, phase.rounds)
     table = lower_phase(phase, of, chunks)
     return Schedule(algorithm.name, algorithm.grid, chunks, phase.rounds, table)
 

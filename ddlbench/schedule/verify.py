@@ -19,6 +19,7 @@ import numpy.typing as npt
 from ddlbench.errors import ProofError
 from ddlbench.schedule.lower import Schedule, arrivals, spread
 from ddlbench.schedule.move import ADD, COPY, FROM_INPUT, LATE, SEND, Ints, Table
+from ddlbench.schedule.rules import check_ranges, describe, refuse
 
 POOL_BYTES = 1 << 29
 """Memory that the sets of one pass may take; a larger schedule is proved in several passes over ranges of chunks."""
@@ -49,7 +50,7 @@ class Moves:
 def verify(schedule: Schedule) -> Proof:
     """Prove `schedule`, the tables of all ranks; raises `ProofError` naming the round, the rank and the move."""
     table = schedule.table
-    _check_ranges(schedule)
+    check_ranges(table, schedule.ranks, schedule.chunks, schedule.rounds)
     _check_lanes(schedule)
     moves = raise_moves(table, schedule.ranks)
     width = _chunks_per_pass(schedule)
@@ -89,14 +90,14 @@ def _check_pairs(table: Table, sends: Ints, receives: Ints, ranks: int) -> None:
         at = int(np.argmin(same))
         order = [_pair_key(table, rows[at : at + 1], *names, ranks)[0] for rows, names in
                  ((sends, ("rank", "peer")), (receives, ("peer", "rank")))]  # fmt: skip
-        _refuse(table, sends[at] if order[0] < order[1] else receives[at], "has no counterpart")
+        refuse(table, sends[at] if order[0] < order[1] else receives[at], "has no counterpart")
     if len(sends) != len(receives):
         longer = sends if len(sends) > count else receives
-        _refuse(table, longer[count], "has no counterpart")
+        refuse(table, longer[count], "has no counterpart")
     equal = _equal(table, sends, receives, (("chunk", "chunk"), ("nchunks", "nchunks"), ("lane", "lane")))
     if not equal.all():
         at = int(np.argmin(equal))
-        _refuse(table, sends[at], f"but the receiver expects {_what(table[receives[at]])}")
+        refuse(table, sends[at], f"but the receiver expects {describe(table[receives[at]])}")
 
 
 def _equal(table: Table, a: Ints, b: Ints, columns: tuple[tuple[str, str], ...]) -> Bools:
@@ -105,31 +106,6 @@ def _equal(table: Table, a: Ints, b: Ints, columns: tuple[tuple[str, str], ...])
     for left, right in columns:
         same &= table[left][a] == table[right][b]
     return same
-
-
-def _check_ranges(schedule: Schedule) -> None:
-    table, p = schedule.table, schedule.ranks
-    last = table["chunk"].astype(np.int64) + table["nchunks"]
-    copy = table["kind"] == COPY
-    rules = (
-        ((table["kind"] > COPY), "is of no known kind"),
-        ((table["rank"] < 0) | (table["rank"] >= p), f"is on a rank outside 0 … {p - 1}"),
-        ((table["peer"] < 0) | (table["peer"] >= p), f"has a peer outside 0 … {p - 1}"),
-        ((table["peer"] == table["rank"]) & ~copy, "goes to the rank itself"),
-        ((table["peer"] != table["rank"]) & copy, "is local, but names another rank"),
-        (
-            (table["chunk"] < 0) | (table["nchunks"] < 1) | (last > schedule.chunks),
-            f"leaves the {schedule.chunks} chunks",
-        ),
-        (
-            (table["round"] < 0) | (table["round"] >= max(1, schedule.rounds)),
-            f"is outside the {schedule.rounds} rounds",
-        ),
-        ((table["lane"] < 0), "has a negative lane"),
-    )
-    for wrong, why in rules:
-        if wrong.any():
-            _refuse(table, int(np.argmax(wrong)), why)
 
 
 def _check_lanes(schedule: Schedule) -> None:
@@ -144,7 +120,7 @@ def _check_lanes(schedule: Schedule) -> None:
     other = owner[cells.cell] != moving["lane"][cells.row]
     if other.any():
         at = cells.row[np.argmax(other)]
-        _refuse(
+        refuse(
             moving, at, f"is on lane {moving['lane'][at]}, but lane {owner[cells.cell[np.argmax(other)]]} uses it too"
         )
 
@@ -152,22 +128,6 @@ def _check_lanes(schedule: Schedule) -> None:
 def _chunks_per_pass(schedule: Schedule) -> int:
     per_chunk = (schedule.ranks * 8) * (-(-schedule.ranks // 64))
     return max(1, min(schedule.chunks, POOL_BYTES // per_chunk))
-
-
-def _what(step: np.void) -> str:
-    kind = (
-        ("send of", "store of", "add of", "copy of")[step["kind"]]
-        if step["kind"] <= COPY
-        else f"kind {step['kind']} of"
-    )
-    many = f"chunk {step['chunk']}" if step["nchunks"] == 1 else f"chunks {step['chunk']}+{step['nchunks']}"
-    return f"{kind} {many}"
-
-
-def _refuse(table: Table, row: int | Ints, why: str) -> NoReturn:
-    step = table[int(row)]
-    way = {SEND: f" to rank {step['peer']}", COPY: ""}.get(int(step["kind"]), f" from rank {step['peer']}")
-    raise ProofError(f"round {step['round']}, rank {step['rank']}: {_what(step)}{way} {why}")
 
 
 class _Pass:
@@ -234,7 +194,7 @@ class _Pass:
             for chunk in range(step["chunk"] - self.first, step["chunk"] - self.first + step["nchunks"]):
                 cell = step["rank"] * self.width + chunk
                 if self.written[cell]:
-                    _refuse(self.table, row, "would overwrite what has arrived there")
+                    refuse(self.table, row, "would overwrite what has arrived there")
                 self.written[cell] = True
 
     def _round(self, round_: int, part: slice) -> None:
@@ -298,7 +258,7 @@ class _Pass:
 
     def _refuse_at(self, rows: Ints, part: slice, which: Bools | Ints, why: str) -> NoReturn:
         at = int(np.flatnonzero(which)[0]) if which.dtype == bool else int(which[0])
-        _refuse(self.table, rows[part][at], why)
+        refuse(self.table, rows[part][at], why)
 
     def _check_end(self) -> None:
         short = self.size[self.state] != self.ranks

@@ -10,7 +10,7 @@ import pytest
 
 from ddlbench.algorithms import available, resolve
 from ddlbench.errors import ProofError
-from ddlbench.schedule import Grid, Schedule, lower, verify
+from ddlbench.schedule import BoundAlgorithm, Grid, Group, Schedule, flat_algorithm, lower, verify
 from ddlbench.schedule.lower import lower_phase
 from ddlbench.schedule.move import ADD, COPY, FROM_INPUT, KEEP, LATE, SEND, STEP, Phase, steps
 
@@ -115,6 +115,20 @@ def test_the_null_schedule_is_refused_and_the_empty_one_of_one_rank_is_not() -> 
     with pytest.raises(ProofError, match="1 of 2 contributions"):
         verify(Schedule("null", Grid((2,)), 1, 0, np.zeros(0, STEP)))
     verify(schedule_of("ring", 1))
+
+
+def test_a_schedule_of_no_chunks_is_refused() -> None:
+    with pytest.raises(ProofError, match="has 0 chunks; expected at least 1"):
+        verify(Schedule("none", Grid((2,)), 0, 0, np.zeros(0, STEP)))
+
+
+def test_an_algorithm_that_leaves_its_chunks_is_refused_before_it_is_lowered() -> None:
+    def allreduce(group: Group) -> list[Phase]:
+        return [Phase(1, (group.send(0, to=(group.position + 1) % group.size, piece=group.size),))]
+
+    wild = flat_algorithm("wild", "", pieces=lambda p: p, allreduce=allreduce)
+    with pytest.raises(ProofError, match="round 0, rank 0: send of chunk 3 to rank 1 leaves the 3 chunks"):
+        lower(BoundAlgorithm("wild", Grid((3,)), wild))
 
 
 def test_an_output_nobody_writes_is_refused() -> None:
