@@ -1,7 +1,9 @@
+from typing import TypeAlias
+
 import numpy as np
 import numpy.typing as npt
 
-_Nanoseconds = npt.NDArray[np.int64]
+_Nanoseconds: TypeAlias = npt.NDArray[np.int64]
 
 def now() -> int: ...
 def answer(handle: int, peer: int, exchanges: int, yielding: bool) -> None: ...

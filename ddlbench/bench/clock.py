@@ -2,10 +2,10 @@
 
 The ranks of a node share the node's clock, so only one rank per node measures. The nodes are synchronised along a
 binomial tree, top down: in round k every node that knows the global time serves the one 2^k after it, log2 N rounds in
-all, so the time does not grow with every node (the hierarchy of HCA3). A node asks its reference for the time in
-bursts spread over a while; the exchange with the shortest round trip of each burst counts; a line through these
-offsets gives offset and drift. The error stated is half the shortest round trips plus the residual of the line, added
-up along the tree.
+all, so the time does not grow with every node (the hierarchy of HCA3). A node asks its reference for the time in bursts
+spread over a while; the exchange with the shortest round trip of each burst counts; a line through these offsets gives
+offset and drift. The error stated is half the shortest round trip plus the residual of the line, added up along the
+tree.
 
 Source: Hunold and Carpen-Amarie, Hierarchical Clock Synchronization in MPI, CLUSTER 2018.
 """
@@ -86,10 +86,10 @@ class Synchronisation:
 
 
 def fit(times: Nanoseconds, offsets: Nanoseconds, trips: Nanoseconds) -> ClockModel:
-    """Return the line through the offsets of bursts, (bursts, exchanges) each, the shortest round trip of each
-    counting.
+    """Return the line through the offsets of bursts, (bursts, exchanges) each.
 
-    The line is fitted by least squares to the bursts whose best round trip is within twice the best of all.
+    Of each burst the exchange with the shortest round trip counts. The line is fitted by least squares to the bursts
+    whose best round trip is within twice the best of all.
     """
     best = np.argmin(trips, axis=1)
     row = np.arange(len(trips))
@@ -139,7 +139,7 @@ class GlobalClock:
         return Synchronisation(method, self._before_us, self._error_after_us, drifts)
 
     def _levels(self) -> Iterator[list[tuple[int, int]]]:
-        """Yield the pairs (reference node, node) of each level of the binomial tree, which are measured at once."""
+        """Yield the pairs (reference node, node) of each level of the tree, which are measured at once."""
         nodes, reach = len(self._leader), 1
         while reach < nodes:
             yield [(node - reach, node) for node in range(reach, min(2 * reach, nodes))]
