@@ -1,7 +1,7 @@
 """What a run stores and how it is read back: the run directory is the truth that every report is made from."""
 
-from ddlbench.records.point import Point
+from ddlbench.records.point import Point, Stated
 from ddlbench.records.run import Run, TrustFlag
 from ddlbench.records.store import POINTS_FILE, RUN_FILE, Loaded, Store, load
 
-__all__ = ["POINTS_FILE", "RUN_FILE", "Loaded", "Point", "Run", "Store", "TrustFlag", "load"]
+__all__ = ["POINTS_FILE", "RUN_FILE", "Loaded", "Point", "Run", "Stated", "Store", "TrustFlag", "load"]

@@ -1,7 +1,7 @@
 """Strict reading of JSON objects into frozen dataclasses: an unknown, missing or mistyped field is refused by name.
 
-The annotation of a dataclass field says what its JSON value must be: a choice (`Literal`), one of `READERS`, or a tuple
-of further dataclasses.
+The annotation of a dataclass field says what its JSON value must be: a choice (`Literal`), one of `READERS`, a further
+dataclass or None, or a tuple of further dataclasses.
 """
 
 import math
@@ -9,6 +9,7 @@ import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import lru_cache
+from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ddlbench.errors import UsageError, unknown
@@ -44,12 +45,14 @@ def _truth(value: Any) -> bool:
     return value
 
 
-def _number_or_null(value: Any) -> float | None:
-    if value is None:
-        return None
+def _number(value: Any, expected: str = "a number from 0 on") -> float:
     if type(value) not in (int, float) or not 0 <= value < math.inf:
-        raise MismatchError("a number from 0 on, or null")
+        raise MismatchError(expected)
     return float(value)
+
+
+def _number_or_null(value: Any) -> float | None:
+    return None if value is None else _number(value, "a number from 0 on, or null")
 
 
 def _whole_or_null(value: Any) -> int | None:
@@ -91,6 +94,7 @@ READERS: dict[Any, Callable[[Any], Any]] = {
     int: _whole,
     str: _text,
     bool: _truth,
+    float: _number,
     float | None: _number_or_null,
     int | None: _whole_or_null,
     tuple[int, ...]: _wholes,
@@ -116,6 +120,9 @@ def _read(name: str, value: Any, kind: Any) -> Any:
     if kind in READERS:
         return READERS[kind](value)
     record = get_args(kind)[0]
+    if get_origin(kind) is UnionType:
+        entry = _object_or_null(value)
+        return None if entry is None else record(**read_fields(record, entry, name))
     return tuple(record(**read_fields(record, entry, name)) for entry in _objects(value))
 
 

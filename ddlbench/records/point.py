@@ -2,18 +2,37 @@
 
 History of the format
     1   the first: what was run, the samples in nanoseconds, the bound and the model, the check and the status.
+    2   points imported from another program's log: the kind `imported`, and `stated` for what stands there in the
+        place of samples.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
+from ddlbench.errors import UsageError
 from ddlbench.records.fields import read_fields, read_object, read_version
 
-VERSION = 1
+VERSION = 2
+ADDED: Mapping[int, Mapping[str, Any]] = {2: {"stated": None}}
+"""From a version of the format to the fields it added, with what stands for them in a line of an older version."""
 
-Kind = Literal["measured"]
+Kind = Literal["measured", "imported"]
 Status = Literal["ok", "wrong", "skipped", "failed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stated:
+    """The times of a point as another program's log states them, in microseconds; None for what it leaves out.
+
+    `mean_us` is the mean over `repetitions` and over the ranks. `fastest_rank_us` and `slowest_rank_us` are the least
+    and the greatest of the ranks' own means: they say nothing of single repetitions.
+    """
+
+    mean_us: float
+    repetitions: int | None = None
+    fastest_rank_us: float | None = None
+    slowest_rank_us: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +44,9 @@ class Point:
     slowest rank. `bound_us` is the lower bound from the probed links and `model_us` the predicted time, in
     microseconds. `wrong` counts wrong elements over all ranks and is None where the result was not checked.
     `multiplicity` says how many tensors of a workload have this size. `reason` says why a status is not ok.
+
+    A point of the kind "imported" was read from another program's log. It has no samples but, when it was timed, the
+    times `stated` there; its `sync` is "", for no log says how the ranks' starts were aligned.
     """
 
     algorithm: str
@@ -47,11 +69,13 @@ class Point:
     model_us: float | None = None
     multiplicity: int = 1
     kind: Kind = "measured"
+    stated: Stated | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the point as the JSON object of its line."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {"version": VERSION, **values, "samples_ns": list(self.samples_ns)}
+        stated = None if self.stated is None else asdict(self.stated)
+        return {"version": VERSION, **values, "samples_ns": list(self.samples_ns), "stated": stated}
 
     @classmethod
     def from_json(cls, data: Any, where: str = "point") -> "Point":
@@ -61,4 +85,10 @@ class Point:
         """
         line: Mapping[str, Any] = read_object(data, where)
         read_version(line, VERSION, where)
-        return cls(**read_fields(cls, line, where, besides=("version",)))
+        for version, added in ADDED.items():
+            if line["version"] < version:
+                line = {**added, **line}
+        point = cls(**read_fields(cls, line, where, besides=("version",)))
+        if point.samples_ns if point.kind == "imported" else point.stated:
+            raise UsageError(f"{where}: a measured point has samples, and an imported one stated times instead")
+        return point

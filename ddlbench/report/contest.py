@@ -35,11 +35,16 @@ class Setting:
     @property
     def label(self) -> str:
         """The setting in words, for a menu and a heading."""
+        place = "in place" if self.in_place else "out of place"
+        return f"{self.dtype} {self.op}, {place}, {self.layout}"
+
+    @property
+    def layout(self) -> str:
+        """The ranks, their nodes and the device, in words."""
         per_node = f"{self.ranks_per_node} on each" if self.ranks_per_node else "unevenly"
         where = f" on {counted(self.nodes, 'node')}, {per_node}" if self.nodes > 1 else ""
-        place = "in place" if self.in_place else "out of place"
         device = "" if self.device == "cpu" else f", {self.device}"
-        return f"{self.dtype} {self.op}, {place}, {counted(self.ranks, 'rank')}{where}{device}"
+        return f"{counted(self.ranks, 'rank')}{where}{device}"
 
 
 @dataclass(frozen=True)
@@ -78,8 +83,8 @@ class Verdict:
     """Which algorithm wins at one size, as columns of the contest.
 
     `runner_up` has the next lowest median and `lead` says how many times the winner's that is. `rivals` are the
-    algorithms whose intervals overlap the winner's. `outcome`: "clear", "alike" (there are rivals), "unknown" (fewer
-    than 6 samples of one: no interval), "alone" (nothing to compare with).
+    algorithms whose intervals overlap the winner's. `outcome`: "clear", "alike" (there are rivals), "unknown" (one has
+    no interval: fewer than 6 samples, or imported), "alone" (nothing to compare with).
     """
 
     nbytes: int

@@ -248,7 +248,7 @@ def _doubts(contest: Contest, path: list[int], wins: list[Verdict]) -> Iterator[
         yield [f"At {alike} of {len(wins)} sizes the best intervals overlap: no clear winner there."]
     unknown = sum(win.outcome == "unknown" for win in wins)
     if unknown:
-        yield [f"At {unknown} of {len(wins)} sizes there are too few samples for an interval: no winner called."]
+        yield [f"At {unknown} of {len(wins)} sizes there is no interval to tell by: no winner called."]
 
 
 def _against_bound(contest: Contest, column: int) -> Iterator[Sentence]:

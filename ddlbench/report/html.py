@@ -41,6 +41,7 @@ def render(loaded: Loaded) -> str:
         issues=listed,
         unlisted=unlisted,
         points=len(loaded.points),
+        imported=bool((table["statistic"] == "mean").any()),
         data=payload(loaded, table),
         style=_part("style.css"),
         script=Markup("\n").join(_part(name) for name in SCRIPTS),

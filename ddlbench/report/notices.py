@@ -77,14 +77,16 @@ def _problems(problems: list[str]) -> Iterator[Notice]:
 
 def _unchecked(table: pd.DataFrame) -> Iterator[Notice]:
     ok = table[table["status"] == "ok"]
-    unchecked = int(ok["wrong"].isna().sum())
-    if unchecked:
-        what = "no result" if unchecked == len(ok) else f"{unchecked:,} of {len(ok):,} results not"
-        yield Notice("doubt", "Not checked", f"{what} compared with the right one (--check does)")
+    unchecked = ok[ok["wrong"].isna()]
+    if len(unchecked):
+        what = "no result" if len(unchecked) == len(ok) else f"{len(unchecked):,} of {len(ok):,} results not"
+        way_out = " (--check does)" if (unchecked["statistic"] == "median").all() else ""
+        yield Notice("doubt", "Not checked", f"{what} compared with the right one{way_out}")
 
 
 def _few_samples(table: pd.DataFrame) -> Iterator[Notice]:
-    few = int(table["time_us_ci_low"].isna()[table["status"] == "ok"].sum())
+    sampled = table[(table["status"] == "ok") & (table["statistic"] == "median")]
+    few = int(sampled["time_us_ci_low"].isna().sum())
     if few:
         yield Notice(
             "doubt", "Too few samples", f"{counted(few, 'point')} of fewer than 6 samples: no interval, no winner"

@@ -66,9 +66,14 @@ def _workload_name(loaded: Loaded) -> str:
 
 
 def _names(table: pd.DataFrame) -> tuple[list[str], int]:
-    """Return the names of all algorithms, ours before the vendors', and how many of ours there are."""
-    vendor = set(table.loc[table["transport"] == "vendor", "series"])
+    """Return the names of all algorithms, ours before the vendors', and how many of ours there are.
+
+    Vendors' stand back behind ours on the page; where there are none of ours, all count as such.
+    """
     every = set(table["series"])
+    vendor = set(table.loc[table["transport"] == "vendor", "series"])
+    if vendor == every:
+        vendor = set()
     return [*sorted(every - vendor), *sorted(vendor)], len(every - vendor)
 
 
@@ -94,6 +99,7 @@ def _words(sentence: Sentence, index: dict[str, int]) -> list[str | int]:
 
 def _rows(rows: pd.DataFrame, index: dict[str, int]) -> dict[str, list[Any] | None]:
     ordered = rows.sort_values(["nbytes", "series"], kind="stable")
+    statistics = ordered["statistic"].tolist()
     columns: dict[str, list[Any] | None] = {
         "algorithm": ordered["series"].map(index).tolist(),
         "nbytes": ordered["nbytes"].tolist(),
@@ -101,6 +107,7 @@ def _rows(rows: pd.DataFrame, index: dict[str, int]) -> dict[str, list[Any] | No
         "samples": ordered["samples"].tolist(),
         "status": ordered["status"].map(STATUSES.index).tolist(),
         "wrong": [None if pd.isna(wrong) else int(wrong) for wrong in ordered["wrong"]],
+        "statistic": statistics if "mean" in statistics else None,
     }
     return columns | {short: _figures(ordered[column].tolist()) for short, column in FIGURES.items()}
 

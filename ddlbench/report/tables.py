@@ -33,22 +33,28 @@ DTYPES = {
     "wrong": "Int64",
     "status": "object",
     "reason": "object",
+    "statistic": "object",
 }
 COLUMNS = tuple(DTYPES)
 
 
 def result_row(point: Point) -> dict[str, Any]:
-    """Return the row of one point: the columns of the CSV, unrounded; NaN or None where one does not apply."""
+    """Return the row of one point: the columns of the CSV, unrounded; NaN or None where one does not apply.
+
+    `time_us_median` of an imported point is the mean that its log states; `statistic` says which it is.
+    """
     summary = summarise(point.samples_ns)
+    time_us = summary.median_us if point.stated is None else point.stated.mean_us
     figures = {
         "samples": summary.samples,
-        "time_us_median": summary.median_us,
+        "time_us_median": time_us,
         "time_us_ci_low": summary.ci_low_us,
         "time_us_ci_high": summary.ci_high_us,
         "time_us_min": summary.min_us,
         "time_us_p99": summary.p99_us,
-        "algbw_gb_per_s": algorithm_bandwidth(point.nbytes, summary.median_us),
-        "busbw_gb_per_s": bus_bandwidth(point.nbytes, summary.median_us, point.ranks),
+        "algbw_gb_per_s": algorithm_bandwidth(point.nbytes, time_us),
+        "busbw_gb_per_s": bus_bandwidth(point.nbytes, time_us, point.ranks),
+        "statistic": "mean" if point.kind == "imported" else "median",
     }
     return {name: figures[name] if name in figures else getattr(point, name) for name in COLUMNS}
 

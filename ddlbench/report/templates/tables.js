@@ -84,7 +84,7 @@ function bestRow(view, [nbytes, winner, next, lead, outcome, rivals], columns) {
 function verdictCell(outcome, lead, rivals) {
   if (outcome === "alone") return cell("only one measured", "number unclear");
   if (outcome === "clear") return cell(ratioText(lead));
-  const why = outcome === "unknown" ? "too few samples to tell" : "no clear winner";
+  const why = outcome === "unknown" ? "no intervals to tell by" : "no clear winner";
   const made = cell(why, "number unclear");
   made.title = rivals.length ? `the interval overlaps that of ${rivals.map((rival) => data.algorithms[rival]).join(", ")}` : why;
   return made;
@@ -115,6 +115,7 @@ const RESULTS = [
   ["Size", "nbytes", "number", (row) => sizeText(row.nbytes)],
   ["Elements", "count", "number", (row) => grouped(row.count)],
   ["Time", "time", "number", (row) => digits(row.time)],
+  ["Time is the", "statistic", "name", (row) => row.statistic],
   ["95 % interval", "low", "number range", (row) => (row.low > 0 ? `${digits(row.low)} – ${digits(row.high)}` : "")],
   ["Min", "min", "number", (row) => digits(row.min)],
   ["p99", "p99", "number", (row) => digits(row.p99)],
@@ -123,7 +124,7 @@ const RESULTS = [
   ["Bound", "bound", "number", (row) => digits(row.bound)],
   ["Model", "model", "number", (row) => digits(row.model)],
   ["Samples", "samples", "number", (row) => String(row.samples)],
-  ["Wrong", "wrong", "number", (row) => (row.wrong === null ? (row.samples ? "not checked" : "") : grouped(row.wrong))],
+  ["Wrong", "wrong", "number", (row) => (row.wrong === null ? (row.time > 0 ? "not checked" : "") : grouped(row.wrong))],
   ["Status", "status", "status", (row) => data.statuses[row.status]],
 ];
 

@@ -1,0 +1,136 @@
+"""Tables to paste into a page or a paper: GitHub Markdown and LaTeX. Every text of a record is escaped for either."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from ddlbench.records import Loaded
+from ddlbench.report.contest import settings, with_series
+from ddlbench.report.tables import results_table
+from ddlbench.report.units import SPACE, digits, size_text
+
+BREAKABLE = re.compile(rf"[^\S{SPACE}]+")
+MARKDOWN_SPECIAL = re.compile(r"[\\`*_{}\[\]<>|~&#$]")
+LATEX_SPECIAL: Mapping[str, str] = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "`": r"\textasciigrave{}",
+    "'": r"\textquotesingle{}",
+    '"': r"{\char34}",
+    "[": "{[}",
+    "*": "{*}",
+    SPACE: "~",
+    "µ": r"\textmu{}",
+    "×": r"\texttimes{}",
+    "…": r"\ldots{}",
+    "–": r"\textendash{}",
+}
+"""Signs that mean something to LaTeX, or at the start of a row, and how they are written."""
+LATEX_JOINED = re.compile("([-,])(?=[-,])")
+"""Signs that LaTeX joins to their like: -- is a dash."""
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A table of texts: `titles` of its columns, the `right` ones aligned to the right, `rows`, and what it is of."""
+
+    titles: tuple[str, ...]
+    right: frozenset[int]
+    rows: Sequence[tuple[str, ...]]
+    caption: str = ""
+
+
+def markdown_text(text: str) -> str:
+    """Return `text` as one line that GitHub shows as it stands, also in a cell of a table."""
+    return MARKDOWN_SPECIAL.sub(r"\\\g<0>", " ".join(text.split()))
+
+
+def latex_text(text: str) -> str:
+    """Return `text` as one line that LaTeX sets as it stands."""
+    line = BREAKABLE.sub(" ", text).strip(" ")
+    escaped = "".join(LATEX_SPECIAL.get(sign, sign) for sign in line if sign.isprintable() or sign == SPACE)
+    return LATEX_JOINED.sub(r"\1{}", escaped)
+
+
+def markdown(table: TextTable) -> str:
+    """Return the table in GitHub's Markdown, its caption above it."""
+    rule = tuple("---:" if at in table.right else ":---" for at in range(len(table.titles)))
+    lines = [tuple(map(markdown_text, table.titles)), rule, *(tuple(map(markdown_text, row)) for row in table.rows)]
+    above = [markdown_text(table.caption), ""] if table.caption else []
+    return "\n".join([*above, *(f"| {' | '.join(cells)} |" for cells in lines)]) + "\n"
+
+
+def latex(table: TextTable) -> str:
+    """Return the table as a LaTeX `tabular`, its caption above it; it needs no package."""
+    layout = "".join("r" if at in table.right else "l" for at in range(len(table.titles)))
+    above = [rf"\noindent {latex_text(table.caption)}\par\medskip", ""] if table.caption else []
+    titles, *rows = (rf"{' & '.join(map(latex_text, cells))} \\" for cells in (table.titles, *table.rows))
+    body = [rf"\begin{{tabular}}{{{layout}}}", r"\hline", titles, r"\hline", *rows, r"\hline"]
+    return "\n".join([*above, *body, r"\end{tabular}"]) + "\n"
+
+
+FORMS: Mapping[str, Callable[[TextTable], str]] = {"markdown": markdown, "latex": latex}
+"""The forms that a table can be written in, by the names of `--table`."""
+
+
+def results_text(loaded: Loaded, form: str) -> str:
+    """Return the results of a run as text in one of `FORMS`, a table for each setting, by size and algorithm."""
+    return "\n".join(FORMS[form](table) for table in results_tables(loaded))
+
+
+def results_tables(loaded: Loaded) -> Iterator[TextTable]:
+    """Yield the results of a run, a table for each setting, which is its caption; no table for a run without points."""
+    for setting, rows in settings(with_series(results_table(loaded))):
+        yield _results(setting.label, rows.sort_values(["nbytes", "series"], kind="stable"))
+
+
+def _results(caption: str, rows: pd.DataFrame) -> TextTable:
+    """Return the table of one setting; columns in which nothing stands are left out."""
+    means = bool((rows["statistic"] == "mean").any())
+    columns = {
+        "Size": [size_text(nbytes) for nbytes in rows["nbytes"]],
+        "Algorithm": rows["series"].tolist(),
+        "Time (µs)" if means else "Median (µs)": _figures(rows["time_us_median"]),
+        "Statistic": rows["statistic"].tolist() if means else [],
+        "95 % interval (µs)": _intervals(rows),
+        "Samples": [str(count) if count else "" for count in rows["samples"]],
+        "algbw (GB/s)": _figures(rows["algbw_gb_per_s"]),
+        "busbw (GB/s)": _figures(rows["busbw_gb_per_s"]),
+        "Bound (µs)": _figures(rows["bound_us"]),
+        "Status": _statuses(rows),
+    }
+    filled = {title: cells for title, cells in columns.items() if any(cells)}
+    left = {"Algorithm", "Statistic", "Status"}
+    right = frozenset(at for at, title in enumerate(filled) if title not in left)
+    return TextTable(tuple(filled), right, list(zip(*filled.values(), strict=True)), caption)
+
+
+def _figures(column: pd.Series) -> list[str]:
+    return [digits(value) if np.isfinite(value) else "" for value in column]
+
+
+def _intervals(rows: pd.DataFrame) -> list[str]:
+    lows, highs = _figures(rows["time_us_ci_low"]), _figures(rows["time_us_ci_high"])
+    return [f"{low} – {high}" if low else "" for low, high in zip(lows, highs, strict=True)]
+
+
+def _statuses(rows: pd.DataFrame) -> list[str]:
+    """Return each status with its reason; nothing where every point is ok."""
+    if (rows["status"] == "ok").all():
+        return []
+    pairs = zip(rows["status"], rows["reason"], strict=True)
+    return [status if status == "ok" or not reason else f"{status}: {reason}" for status, reason in pairs]
