@@ -130,18 +130,18 @@ cdef class Runner:
     def time_windows(self, const int64_t[::1] starts):
         """Run the allreduce once at each of `starts`, int64 (samples,), ascending nanoseconds of this host's clock.
 
-        Returns int64 (samples,) each: when this rank was ready, and when it was done. A rank that is ready after the
-        start is late: it starts at once, and the sample says nothing of an aligned start.
+        Returns int64 (samples,) each: when this rank began, and when it was done. A rank that was not ready at the
+        start, or was held up while it waited for it, begins late: the sample says nothing of an aligned start.
         """
         cdef Py_ssize_t samples = starts.shape[0], i
-        ready, done = np.empty(samples, np.int64), np.empty(samples, np.int64)
-        cdef int64_t[::1] ready_at = ready, done_at = done
+        begun, done = np.empty(samples, np.int64), np.empty(samples, np.int64)
+        cdef int64_t[::1] begun_at = begun, done_at = done
         with nogil:
             for i in range(samples):
-                ready_at[i] = wait_until(starts[i])
+                begun_at[i] = wait_until(starts[i])
                 self.run()
                 done_at[i] = now_ns()
-        return ready, done
+        return begun, done
 
 
 cdef class Engine(Runner):

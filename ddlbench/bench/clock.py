@@ -46,12 +46,14 @@ class ClockModel:
     def to_global(self, local: Nanoseconds) -> Nanoseconds:
         """Return the global time at each local time, nanoseconds."""
         correction = self.offset_ns + self.drift * (local - self.at_ns)
-        return local + np.rint(correction).astype(np.int64)
+        moved: Nanoseconds = local + np.rint(correction).astype(np.int64)
+        return moved
 
     def to_local(self, global_: Nanoseconds) -> Nanoseconds:
         """Return the local time at each global time, nanoseconds."""
         since = (global_ - self.at_ns - self.offset_ns) / (1 + self.drift)
-        return self.at_ns + np.rint(since).astype(np.int64)
+        moved: Nanoseconds = self.at_ns + np.rint(since).astype(np.int64)
+        return moved
 
     def after(self, reference: "ClockModel") -> "ClockModel":
         """Return this model, which leads to the clock of `reference`, continued to the global time."""

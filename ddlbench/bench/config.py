@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ddlbench.bench import axes, workload
 from ddlbench.bench.axes import Cell
@@ -24,9 +24,10 @@ class SweepConfig:
     """One sweep.
 
     `sizes` are bytes as asked for; with a `workload` they are empty and its tensors are the sizes, gathered into
-    buffers of up to `fuse` bytes where that is not None. `iterations` None means as many samples as fit into
-    `seconds_per_point`, and at least 20. `in_place` holds the forms to measure. `grid` None means the one the machine
-    has.
+    buffers of up to `fuse` bytes where that is not None. `iterations` None means samples until the 95 % interval of the
+    median is narrower than `ci` of it, at least 20 and for at most `max_seconds`, taken in `passes` passes over the
+    sweep in the orders that `seed` gives. `sync` is auto, barrier or window. `in_place` holds the forms to measure.
+    `grid` None means the one the machine has.
     """
 
     algorithms: tuple[str, ...] = ("ring", "mpi")
@@ -38,7 +39,13 @@ class SweepConfig:
     in_place: tuple[bool, ...] = (False,)
     iterations: int | None = None
     warmup: int = 5
-    seconds_per_point: float = 0.5
+    ci: float = 0.05
+    max_seconds: float = 0.5
+    passes: int = 3
+    seed: int = 1
+    sync: str = "auto"
+    cache: Literal["warm", "cold"] = "warm"
+    per_rank: bool = False
     check: bool = True
     grid: Grid | None = None
 
@@ -65,7 +72,13 @@ class SweepConfig:
             "in_place": list(self.in_place),
             "iterations": self.iterations,
             "warmup": self.warmup,
-            "seconds_per_point": self.seconds_per_point,
+            "ci": self.ci,
+            "max_seconds": self.max_seconds,
+            "passes": self.passes,
+            "seed": self.seed,
+            "sync": self.sync,
+            "cache": self.cache,
+            "per_rank": self.per_rank,
             "check": self.check,
             "grid": self.grid and str(self.grid),
         }
@@ -137,6 +150,18 @@ def _seconds(value: object) -> float:
     return seconds
 
 
+def _fraction(value: object) -> float:
+    """Return what `5%` or `0.05` says."""
+    text = str(value).strip()
+    try:
+        fraction = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        fraction = -1.0
+    if not 0 < fraction < 1:
+        raise UsageError(f"{value!r}: expected a share of the median, such as 5% or 0.05")
+    return fraction
+
+
 def _choice(choices: Mapping[str, Any], expected: str) -> Callable[[object], Any]:
     """Return the parser of one of the words `choices`, which gives what stands beside the word."""
 
@@ -171,7 +196,13 @@ PARSERS: dict[str, Callable[[object], Any]] = {
     "in_place": _choice(_PLACES, "no, yes or both"),
     "iterations": _whole(1),
     "warmup": _whole(0),
-    "seconds_per_point": _seconds,
+    "ci": _fraction,
+    "max_seconds": _seconds,
+    "passes": _whole(1),
+    "seed": _whole(0),
+    "sync": _choice({"auto": "auto", "barrier": "barrier", "window": "window"}, "auto, barrier or window"),
+    "cache": _choice({"warm": "warm", "cold": "cold"}, "warm or cold"),
+    "per_rank": _choice(_BOTH_WAYS, "0 or 1"),
     "check": _choice(_BOTH_WAYS, "0 or 1"),
     "grid": _grid,
 }
@@ -189,7 +220,8 @@ FLAGS = {
     "warmup": "-w",
     "check": "-c",
     "in_place": "--in-place",
-    "seconds_per_point": "--seconds-per-point",
+    "max_seconds": "--max-seconds",
+    "per_rank": "--per-rank",
 }
 """How each key is spelt on the command line, where not `--key`."""
 

@@ -235,6 +235,11 @@ class Buffers:
         """Where the result goes."""
         return self._receive.array
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of what is sent and where the result goes, one array counted once."""
+        return self.send.nbytes * (1 if self.in_place else 2)
+
     def prepare(self, given: Pattern) -> None:
         """Lay out the input, and sentinels where the result goes."""
         fill(self.send, given.sent)

@@ -181,11 +181,14 @@ class Screen:
     ) -> None:
         self._stack.close()
 
-    def begin(self, group: Group) -> None:
-        """Show what is measured now."""
-        self._bar.working_on(str(group))
+    def begin(self, group: Group, when: str) -> None:
+        """Show what is measured now, in which part of the sweep."""
+        self._bar.working_on(f"{group}, {when}")
 
-    def point(self, point: Point) -> None:
+    def advance(self) -> None:
+        """Count a finished point."""
+        self._bar.advance()
+
+    def row(self, point: Point) -> None:
         """Show the row of a finished point."""
         self._bar.write(self._table.row(point))
-        self._bar.advance()

@@ -1,36 +1,45 @@
 """The loop of a sweep: every vector, every algorithm, checked before and after it is timed.
 
-The algorithms of one size share its buffers and take turns, a batch of samples each, so that a machine that drifts
-does not favour one. What ranks must know in common, rank 0 decides.
+The whole sweep is gone through in passes, each in another order, so that a slow minute of the machine falls on no one
+point; the last pass goes in the order in which the results are shown. The algorithms of one size share its buffers and
+take turns, a batch of samples each, so that a machine that drifts does not favour one. What ranks must know in common,
+rank 0 decides.
 """
 
+import random
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from ddlbench.bench.agreement import AgreedError, agreed, describe, from_root
 from ddlbench.bench.axes import Cell, format_size
+from ddlbench.bench.cold import ColdPlan, copies_needed
 from ddlbench.bench.config import SweepConfig
 from ddlbench.bench.environment import available_nbytes
 from ddlbench.bench.inputs import Buffers, Findings, pattern
-from ddlbench.bench.pace import Pace
+from ddlbench.bench.pace import LEAST_SAMPLES, Pace, Progress
+from ddlbench.bench.timer import Timer, window_ns
 from ddlbench.dtypes import DType
 from ddlbench.errors import UnsupportedError
 from ddlbench.records import Point
-from ddlbench.records.point import Status
+from ddlbench.records.point import Status, Stop
 from ddlbench.schedule.algorithm import BoundAlgorithm
+from ddlbench.statistics import summarise
 
 if TYPE_CHECKING:
     from ddlbench.comm import Communicator, Plan
 
 GIB = 1 << 30
+LATE_SHARE, MOST_STRETCH, MOST_PATIENCE = 0.3, 4.0, 64.0
+"""Windows are stretched while more than this share of a batch comes late, up to so many times; and the time until the
+first of a batch, while all of a batch is late."""
 TAKE_TURNS_NBYTES = GIB
 """Algorithms take turns while their vectors together stay below this; each plan may hold memory of a vector's size."""
 
@@ -45,6 +54,7 @@ class Layout:
     neighbours: int
 
 
+Key = tuple[str, int, str, str, bool]
 Price = Callable[[BoundAlgorithm, int], tuple[float | None, float | None]]
 """From an algorithm and a vector's bytes to the lower bound and the predicted time, in microseconds."""
 
@@ -66,8 +76,8 @@ class Group:
 class Listener(Protocol):
     """What rank 0 is told while a sweep runs; a `DdlbenchError` or `OSError` it raises ends the sweep on all ranks."""
 
-    def begin(self, group: Group) -> None:
-        """Take note of what is measured now."""
+    def begin(self, group: Group, pass_: int) -> None:
+        """Take note of what is measured now, in which pass."""
 
     def point(self, point: Point) -> None:
         """Take a finished point."""
@@ -75,35 +85,54 @@ class Listener(Protocol):
 
 @dataclass
 class Trial:
-    """One algorithm in its group: its plan, its samples so far, and what the checks said."""
+    """One algorithm on one vector: what the checks said, and its samples, each that of the slowest rank."""
 
     algorithm: BoundAlgorithm
-    plan: "Plan | None" = None
     status: Status = "ok"
     reason: str = ""
+    transport: str = ""
     wrong: int | None = None
+    stopped: Stop = ""
     samples: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    mine: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    passes: list[int] = field(default_factory=list)
+    late: int = 0
     seconds: float = 0.0
     per_sample: float | None = None
+    expected_s: float = 0.0
+    stretch: float = 1.0
+    patience: float = 1.0
+
+    @property
+    def finished(self) -> bool:
+        """Whether the point is to be stored: it was stopped, or there is nothing to time."""
+        return bool(self.stopped) or self.status in ("skipped", "failed")
 
     @property
     def done(self) -> int:
-        """Samples taken."""
+        """Samples that count."""
         return sum(map(len, self.samples))
 
-    def warm_up(self, plan: "Plan", times: int) -> None:
-        """Run the plan `times` times as it will be timed, for caches, connections and a first idea of its speed."""
-        if times:
-            start = time.perf_counter()
-            plan.time_samples(times)
-            self.per_sample = _share(start, times)
+    def progress(self) -> Progress:
+        """Return what the pace is decided by."""
+        width = None
+        if self.done >= LEAST_SAMPLES:
+            seen = summarise(np.concatenate(self.samples))
+            width = (seen.ci_high_us - seen.ci_low_us) / max(seen.median_us, 1e-3)
+        return Progress(self.done, self.done + self.late, self.seconds, self.per_sample, width)
 
-    def sample(self, plan: "Plan", batch: int) -> None:
-        """Take `batch` samples more."""
-        start = time.perf_counter()
-        self.samples.append(plan.time_samples(batch))
-        self.seconds += time.perf_counter() - start
-        self.per_sample = max(self.seconds / self.done, 1e-9)
+    def take(self, slowest: npt.NDArray[np.int64], late: npt.NDArray[np.bool_], mine: npt.NDArray[np.int64]) -> None:
+        """Take in a batch: samples that some rank came late for do not count."""
+        if late.mean() > LATE_SHARE:
+            self.stretch = min(self.stretch * 1.5, MOST_STRETCH)
+        self.patience = min(self.patience * 2, MOST_PATIENCE) if late.all() else max(self.patience / 2, 1.0)
+        self.late += int(late.sum())
+        self.samples.append(slowest[~late])
+        self.mine.append(mine[~late])
+        self.passes[-1] += int((~late).sum())
+        recent = np.concatenate(self.samples[-3:])
+        if len(recent):
+            self.expected_s = float(np.median(recent)) * 1e-9
 
     def found(self, total: Findings, text: str) -> None:
         """Take in what a check found on all ranks together, and the text that says so."""
@@ -118,7 +147,10 @@ def _share(start: float, times: int) -> float:
 
 
 class Sweep:
-    """A sweep over the ranks of `communicator`; `listener` is told of it on rank 0 and is not used elsewhere."""
+    """A sweep over the ranks of `communicator`; `listener` is told of it on rank 0 and is not used elsewhere.
+
+    `done` are points, as `key_of` names them, that an earlier part of the run has measured already.
+    """
 
     def __init__(
         self,
@@ -129,15 +161,21 @@ class Sweep:
         layout: Layout,
         price: Price,
         listener: Listener,
+        timer: Timer,
+        done: Collection[Key] = (),
     ) -> None:
         self._communicator = communicator
         self._comm = communicator.comm
         self._config = config
-        self._algorithms = tuple(algorithms)
         self._layout = layout
         self._price = price
         self._listener = listener
-        self._pace = Pace(config.iterations, config.seconds_per_point)
+        self._timer = timer
+        self._pace = Pace(config.iterations, config.ci, config.max_seconds, config.passes)
+        self._trials = [
+            (group, [Trial(a) for a in group.algorithms if key_of(group, a) not in done])
+            for group in groups(config, tuple(algorithms))
+        ]
 
     def run(self) -> Counter[str]:
         """Measure every point (collective) and return how many there are of each status, on every rank.
@@ -146,33 +184,65 @@ class Sweep:
         combination does not exist or that memory is short, or when the listener fails.
         """
         tally: Counter[str] = Counter()
-        for group in groups(self._config, self._algorithms):
-            from_root(self._comm, partial(self._listener.begin, group))
-            points = [self._point(group, trial) for trial in self._measure(group)]
-            from_root(self._comm, partial(self._tell, points))
-            tally.update(point.status for point in points)
+        for pass_ in range(self._config.passes):
+            for group, trials in self._order(pass_):
+                from_root(self._comm, partial(self._listener.begin, group, pass_))
+                self._measure(group, trials, pass_)
+                points = [self._point(group, trial) for trial in trials if trial.finished]
+                from_root(self._comm, partial(self._tell, points))
+                tally.update(point.status for point in points)
         return tally
+
+    def _order(self, pass_: int) -> Iterator[tuple[Group, list[Trial]]]:
+        """Yield the groups of a pass with their trials that go on: shuffled alike on all ranks, the last in order."""
+        shuffled = random.Random(f"{self._config.seed} {pass_}")
+        order = list(self._trials)
+        if pass_ + 1 < self._config.passes:
+            shuffled.shuffle(order)
+        for group, trials in order:
+            going_on = [trial for trial in trials if not trial.finished]
+            shuffled.shuffle(going_on)
+            if going_on:
+                yield group, going_on
 
     def _tell(self, points: Iterable[Point]) -> None:
         for point in points:
             self._listener.point(point)
 
-    def _measure(self, group: Group) -> list[Trial]:
-        """Return the finished trials of the group's algorithms."""
+    def _measure(self, group: Group, trials: list[Trial], pass_: int) -> None:
+        """Visit the trials of a group once."""
         try:
             buffers = agreed(self._comm, lambda: self._allocate(group))
         except AgreedError as failure:
-            return [Trial(algorithm, status="failed", reason=str(failure)) for algorithm in group.algorithms]
-        trials = [self._open(group, algorithm, buffers) for algorithm in group.algorithms]
-        live = [(trial, trial.plan) for trial in trials if trial.plan is not None]
+            for trial in trials:
+                trial.status, trial.reason = "failed", str(failure)
+            return
+        buffers.prepare(pattern(group.dtype, group.op, self._comm.rank, self._comm.size))
+        opened = [(trial, self._open(group, trial, buffers)) for trial in trials]
+        live = [(trial, plan) for trial, plan in opened if plan is not None]
         for trial, plan in live:
-            self._check(group, trial, plan, buffers, "")
-            trial.warm_up(plan, self._config.warmup)
-        self._sample(live)
+            self._begin(group, trial, plan, buffers, pass_)
+        self._sample(live, pass_)
         for trial, plan in live:
-            self._check(group, trial, plan, buffers, " after the timed samples")
+            trial.stopped = self._comm.bcast(self._pace.stopped(trial.progress(), pass_))
+            if trial.stopped and not trial.done:
+                trial.status, trial.stopped = "failed", ""
+                trial.reason = f"all {trial.late} samples were late: the ranks never began together; try --sync barrier"
+            elif trial.stopped:
+                self._check(group, trial, plan, buffers, " after the timed samples")
             plan.close()
-        return trials
+
+    def _begin(self, group: Group, trial: Trial, plan: "Plan | ColdPlan", buffers: Buffers, pass_: int) -> None:
+        """Check the result when it is the first visit, and warm up: caches, connections, an idea of the speed."""
+        trial.passes.append(0)
+        if pass_ == 0:
+            self._check(group, trial, plan, buffers, "")
+        if self._config.warmup:
+            start = time.perf_counter()
+            taken = plan.time_samples(self._config.warmup)
+            trial.per_sample = _share(start, self._config.warmup)
+            slowest = self._comm.allreduce(float(np.median(taken)) * 1e-9, op=_max())
+            trial.expected_s = trial.expected_s or slowest
 
     def _allocate(self, group: Group) -> Buffers:
         """Return the group's buffers; raises `MemoryError` where the host has no room for them."""
@@ -184,26 +254,40 @@ class Sweep:
             )
         return Buffers(group.cell.count, group.dtype, in_place=group.in_place)
 
-    def _open(self, group: Group, algorithm: BoundAlgorithm, buffers: Buffers) -> Trial:
-        """Return the trial with its plan, or with the reason why there is none."""
-
-        def plan() -> "Plan":
-            receive = None if group.in_place else buffers.receive
-            return self._communicator.plan(
-                buffers.send, receive, op=group.op, algorithm=algorithm, dtype=group.dtype.name
-            )
-
+    def _open(self, group: Group, trial: Trial, buffers: Buffers) -> "Plan | ColdPlan | None":
+        """Return the trial's plan, or None with the reason in the trial."""
+        algorithm = trial.algorithm
         try:
-            made = agreed(self._comm, plan)
-            return Trial(algorithm, made, reason=f"chose {made.algorithm}" if algorithm.explore else "")
+            made = agreed(self._comm, partial(self._planned, group, algorithm, buffers))
         except AgreedError as failure:
             if isinstance(failure.error, UnsupportedError):
-                return Trial(algorithm, status="skipped", reason=describe(failure.error))
-            if isinstance(failure.error, MemoryError):
-                return Trial(algorithm, status="failed", reason=str(failure))
-            raise
+                trial.status, trial.reason = "skipped", describe(failure.error)
+            elif isinstance(failure.error, MemoryError):
+                trial.status, trial.reason = "failed", str(failure)
+            else:
+                raise
+            return None
+        trial.transport = made.transport
+        if algorithm.explore and not trial.reason:
+            trial.reason = f"chose {made.algorithm}"
+        return made
 
-    def _check(self, group: Group, trial: Trial, plan: "Plan", buffers: Buffers, when: str) -> None:
+    def _planned(self, group: Group, algorithm: BoundAlgorithm, buffers: Buffers) -> "Plan | ColdPlan":
+        first = self._plan(group, algorithm, buffers)
+        if self._config.cache == "warm":
+            return first
+        more = copies_needed(group.cell.nbytes * (1 if group.in_place else 2)) - 1
+        others = [self._allocate(group) for _ in range(more)]
+        given = pattern(group.dtype, group.op, self._comm.rank, self._comm.size)
+        for other in others:
+            other.prepare(given)
+        return ColdPlan([first, *(self._plan(group, algorithm, other) for other in others)], buffers.nbytes)
+
+    def _plan(self, group: Group, algorithm: BoundAlgorithm, buffers: Buffers) -> "Plan":
+        receive = None if group.in_place else buffers.receive
+        return self._communicator.plan(buffers.send, receive, op=group.op, algorithm=algorithm, dtype=group.dtype.name)
+
+    def _check(self, group: Group, trial: Trial, plan: "Plan | ColdPlan", buffers: Buffers, when: str) -> None:
         """Run the plan once on fresh input and compare every element on every rank with what it must be."""
         given = pattern(group.dtype, group.op, self._comm.rank, self._comm.size)
         buffers.prepare(given)
@@ -227,23 +311,32 @@ class Sweep:
         )
         return "; ".join(text for number, text in parts if number)
 
-    def _sample(self, live: Sequence[tuple[Trial, "Plan"]]) -> None:
-        """Take turns at samples until rank 0 has enough of each."""
-        while any(batches := self._batches(live)):
+    def _sample(self, live: Sequence[tuple[Trial, "Plan | ColdPlan"]], pass_: int) -> None:
+        """Take turns at samples until rank 0 has enough of each for this pass."""
+        while any(batches := self._batches(live, pass_)):
             for (trial, plan), batch in zip(live, batches, strict=True):
                 if batch:
-                    trial.sample(plan, batch)
+                    self._take(trial, plan, batch)
 
-    def _batches(self, live: Sequence[tuple[Trial, "Plan"]]) -> list[int]:
+    def _batches(self, live: Sequence[tuple[Trial, "Plan | ColdPlan"]], pass_: int) -> list[int]:
         """Return the size of each algorithm's next batch, as rank 0 sees it."""
-        mine = [self._pace.batch(trial.done, trial.per_sample) for trial, _ in live]
+        mine = [self._pace.batch(trial.progress(), pass_) for trial, _ in live]
         batches: list[int] = self._comm.bcast(mine)
         return batches
 
+    def _take(self, trial: Trial, plan: "Plan | ColdPlan", batch: int) -> None:
+        """Take `batch` samples; each is the time of the slowest rank, and does not count when any was late."""
+        start = time.perf_counter()
+        taken = self._timer.batch(plan, batch, window_ns(trial.expected_s, trial.stretch), trial.patience)
+        both = np.array([taken.durations, taken.late])
+        self._comm.Allreduce(_in_place(), both, _max())
+        trial.take(both[0], both[1] > 0, taken.durations)
+        trial.seconds += time.perf_counter() - start
+        trial.per_sample = max(trial.seconds / (trial.done + trial.late), 1e-9)
+
     def _point(self, group: Group, trial: Trial) -> Point:
-        """Return the trial as a record; its samples are each that of the slowest rank, on rank 0 (collective)."""
-        mine = np.concatenate([np.empty(0, np.int64), *trial.samples])
-        slowest = self._comm.reduce(mine, np.maximum, 0)
+        """Return the trial as a record, complete on rank 0 (collective)."""
+        slowest = np.concatenate([np.empty(0, np.int64), *trial.samples])
         bound_us, model_us = self._price(trial.algorithm, group.cell.nbytes)
         return Point(
             algorithm=trial.algorithm.name,
@@ -256,9 +349,14 @@ class Sweep:
             ranks_per_node=self._layout.ranks_per_node,
             ranks=self._layout.ranks,
             device="cpu",
-            transport="" if trial.plan is None else trial.plan.transport,
-            sync="barrier",
-            samples_ns=() if slowest is None else tuple(map(int, slowest)),
+            transport=trial.transport,
+            sync=self._timer.sync,
+            samples_ns=tuple(map(int, slowest)),
+            passes=tuple(trial.passes),
+            late=trial.late,
+            stopped=trial.stopped,
+            cache=self._config.cache,
+            per_rank_ns=self._per_rank(trial),
             status=trial.status,
             reason=trial.reason,
             wrong=trial.wrong,
@@ -266,6 +364,35 @@ class Sweep:
             model_us=model_us,
             multiplicity=group.cell.multiplicity,
         )
+
+    def _per_rank(self, trial: Trial) -> tuple[tuple[int, ...], ...] | None:
+        """Return each rank's own times, on rank 0 where they were asked for (collective)."""
+        if not self._config.per_rank:
+            return None
+        gathered = self._comm.gather(np.concatenate([np.empty(0, np.int64), *trial.mine]))
+        return None if gathered is None else tuple(tuple(map(int, samples)) for samples in gathered)
+
+
+def key_of(group: Group, algorithm: BoundAlgorithm) -> Key:
+    """Return what tells a point of a run from all others of it."""
+    return (algorithm.name, group.cell.count, group.dtype.name, group.op, group.in_place)
+
+
+def key_of_point(point: Point) -> Key:
+    """Return the same for a stored point."""
+    return (point.algorithm, point.count, point.dtype, point.op, point.in_place)
+
+
+def _max() -> Any:
+    from mpi4py import MPI
+
+    return MPI.MAX
+
+
+def _in_place() -> Any:
+    from mpi4py import MPI
+
+    return MPI.IN_PLACE
 
 
 def groups(config: SweepConfig, algorithms: tuple[BoundAlgorithm, ...]) -> Iterator[Group]:

@@ -6,26 +6,39 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ddlbench.bench.clock import GlobalClock
+from ddlbench.bench.clock import GlobalClock, Nanoseconds
 
 if TYPE_CHECKING:
-    from ddlbench.comm import Communicator, Plan
+    from ddlbench.comm import Communicator
 
 FIRST_START_NS = 200_000
 """From agreeing on the first start of a batch to that start: time for the agreement to reach every rank."""
-AGREED_AT_ONCE = 32
+AGREED_AT_ONCE, AGREED_NS = 32, 2_000_000
+"""An agreement is for so many samples at most, and for so long."""
 LEAST_GAP_NS = 15_000
 """The least time between the expected end of a sample and the next start."""
-TRUSTED_SHARE = 0.1
-"""Windows are used while the clocks' error is at most this share of the time that is measured."""
+LATE_NS = 200
+"""A rank that begins later than this after the start is late; reading the clock takes some tens of nanoseconds."""
+MOST_ERROR_US = 1.0
+"""Windows are used while the clocks are known to this many microseconds."""
 
 
 @dataclass(frozen=True)
 class Batch:
     """Samples as this rank saw them: nanoseconds from the start, int64 (n,), and whether it came late, bool (n,)."""
 
-    durations: npt.NDArray[np.int64]
+    durations: Nanoseconds
     late: npt.NDArray[np.bool_]
+
+
+class Timed(Protocol):
+    """What can be timed: a plan, or several that take turns."""
+
+    def time_samples(self, samples: int) -> Nanoseconds:
+        """Time runs that start after a barrier."""
+
+    def time_windows(self, starts: Nanoseconds) -> tuple[Nanoseconds, Nanoseconds]:
+        """Run at the given starts; return when this rank began and when it was done."""
 
 
 class Timer(Protocol):
@@ -33,8 +46,11 @@ class Timer(Protocol):
 
     sync: str
 
-    def batch(self, plan: "Plan", samples: int, window_ns: int) -> Batch:
-        """Time `samples` runs of `plan` (collective); `window_ns` is the time from one start to the next."""
+    def batch(self, plan: Timed, samples: int, window_ns: int, patience: float = 1.0) -> Batch:
+        """Time `samples` runs of `plan` (collective).
+
+        `window_ns` is the time from one start to the next, `patience` stretches the time until the first.
+        """
 
 
 class BarrierTimer:
@@ -42,13 +58,13 @@ class BarrierTimer:
 
     sync = "barrier"
 
-    def batch(self, plan: "Plan", samples: int, window_ns: int) -> Batch:  # noqa: ARG002 - windows are the other timer's
-        """Time `samples` runs of `plan` (collective)."""
+    def batch(self, plan: Timed, samples: int, window_ns: int, patience: float = 1.0) -> Batch:  # noqa: ARG002
+        """Time `samples` runs of `plan` (collective); windows are the other timer's."""
         return Batch(plan.time_samples(samples), np.zeros(samples, bool))
 
 
 class WindowTimer:
-    """Each sample starts at an agreed moment of the global clock; a rank that is not ready by then is late."""
+    """Each sample starts at an agreed moment of the global clock; a rank that begins after it is late."""
 
     sync = "window"
 
@@ -56,25 +72,28 @@ class WindowTimer:
         self._comm = communicator.comm
         self._clock = clock
 
-    def batch(self, plan: "Plan", samples: int, window_ns: int) -> Batch:
+    def batch(self, plan: Timed, samples: int, window_ns: int, patience: float = 1.0) -> Batch:
         """Time `samples` runs of `plan`, `window_ns` apart (collective).
 
-        The first start is agreed on anew every few samples: a rank that was held up makes those late, and no others.
+        The first start is agreed on anew every few samples, and for long ones each time: a rank that was held up makes
+        those late, and no others.
         """
-        parts = [min(AGREED_AT_ONCE, samples - done) for done in range(0, samples, AGREED_AT_ONCE)]
-        batches = [self._agreed(plan, part, window_ns) for part in parts]
+        at_once = max(1, min(AGREED_AT_ONCE, AGREED_NS // window_ns))
+        parts = [min(at_once, samples - done) for done in range(0, samples, at_once)]
+        lead = int(FIRST_START_NS * patience)
+        batches = [self._agreed(plan, part, window_ns, lead) for part in parts]
         return Batch(*(np.concatenate(column) for column in zip(*batches, strict=True)))
 
     def _agreed(
-        self, plan: "Plan", samples: int, window_ns: int
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        self, plan: Timed, samples: int, window_ns: int, lead: int
+    ) -> tuple[Nanoseconds, npt.NDArray[np.bool_]]:
         model = self._clock.model
         now = int(model.to_global(np.array([self._clock.now()]))[0])
-        first = self._comm.bcast(now + FIRST_START_NS)
+        first = self._comm.bcast(now + lead)
         starts = first + window_ns * np.arange(samples, dtype=np.int64)
         local = model.to_local(starts)
-        ready, done = plan.time_windows(local)
-        return model.to_global(done) - starts, ready > local
+        begun, done = plan.time_windows(local)
+        return model.to_global(done) - starts, begun > local + LATE_NS
 
 
 def window_ns(expected_s: float, stretch: float) -> int:
@@ -82,9 +101,22 @@ def window_ns(expected_s: float, stretch: float) -> int:
     return int((expected_s * 1e9 * 1.25 + LEAST_GAP_NS) * stretch)
 
 
-def may_use_windows(clock: GlobalClock, expected_s: float, *, oversubscribed: bool) -> bool:
-    """Say whether windows are to be trusted for a point of `expected_s` seconds.
+def choose_timer(communicator: "Communicator", clock: GlobalClock, asked: str, cache: str) -> tuple[Timer, str]:
+    """Return the timer for a run and why it is that one ("" where it was asked for).
 
-    Ranks that share a core cannot all be ready at one moment, and waiting for it would take the core from the others.
+    `asked` is barrier, window or auto. Automatic is the window, unless ranks share a processor: they cannot all be
+    ready at one moment, and waiting for it would take the processor from the others; or the clocks are not close
+    enough; or caches are emptied before each sample.
     """
-    return not oversubscribed and clock.error_us <= TRUSTED_SHARE * expected_s * 1e6
+    window, barrier = WindowTimer(communicator, clock), BarrierTimer()
+    if asked == "window":
+        return window, ""
+    if asked == "barrier":
+        return barrier, ""
+    if communicator.yielding:
+        return barrier, "ranks share processors"
+    if cache == "cold":
+        return barrier, "caches are emptied before each sample"
+    if clock.error_us > MOST_ERROR_US:
+        return barrier, f"clocks are known to {clock.error_us:.1f} us only"
+    return window, ""

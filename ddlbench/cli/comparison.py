@@ -14,16 +14,15 @@ from ddlbench.compare.shift import Shift
 from ddlbench.errors import UsageError, unknown
 from ddlbench.records import Loaded, Point, load
 from ddlbench.report.facts import facts
-from ddlbench.report.markup import FORMS, HEAD, TextTable, latex_text, markdown_text
+from ddlbench.report.markup import FORMS, TextTable, markdown_text
 from ddlbench.report.units import SPACE, counted, digits, size_text, time_text
 
 DEFAULT_MARGIN = "5%"
 NAMED = 5
 """Points that a summary names before the rest are only counted."""
 PLACES = {True: "in", False: "out"}
+NOTABLE: tuple[Verdict, ...] = ("slower", "lost", "faster")
 STYLES = {"slower": "bold red", "lost": "bold red", "faster": "green", "unclear": "yellow"}
-NOTES = {"plain": "# {}", "markdown": "- {}", "latex": "% {}"}
-SPELLED = {"markdown": markdown_text, "latex": latex_text}
 
 
 @dataclass(frozen=True)
@@ -104,12 +103,17 @@ def _conditions(found: Comparison) -> Iterator[str]:
 
 def _table(found: Comparison) -> TextTable:
     """Return the table, with the columns of the setting in which points differ."""
-    points = [finding.point for finding in found.findings]
-    varied = [field for field in SETTING[2:] if len({getattr(point, field) for point in points}) > 1]
+    varied = _varied(found)
     titles = ("size", "algorithm", *(_title(field) for field in varied), "BASE", "NEW", "ratio", "interval", "p")
     rows = [(*_setting(finding.point, varied), *_figures(finding)) for finding in found.findings]
     first = len(varied) + 2
     return TextTable((*titles, "verdict", ""), frozenset({0, *range(first, first + 5)}), rows)
+
+
+def _varied(found: Comparison) -> list[str]:
+    """Return the fields of the setting, but size and algorithm, in which the points differ."""
+    points = [finding.point for finding in found.findings]
+    return [field for field in SETTING[2:] if len({getattr(point, field) for point in points}) > 1]
 
 
 def _title(field: str) -> str:
@@ -154,8 +158,8 @@ def _summary(found: Comparison) -> Iterator[str]:
             over = f"over {counted(mean.points, 'point')}"
             yield f"  {mean.algorithm:<{width}}  {_ratio(mean.ratio)}{interval} {over}"
     yield _tally(found)
-    for verdict in ("slower", "lost", "faster"):
-        if named := _named(found.of(verdict) if verdict != "faster" else found.of(verdict)[::-1]):
+    for verdict in NOTABLE:
+        if named := _named(found, verdict):
             yield f"{verdict}: {named}"
 
 
@@ -166,19 +170,22 @@ def _tally(found: Comparison) -> str:
     return f"{counted(len(found.findings), 'point')}: {', '.join(parts)}{neither}"
 
 
-def _named(findings: Sequence[Finding]) -> str:
-    """Return the first few findings by name, and how many more there are."""
-    names = [_name(finding) for finding in findings[:NAMED]]
+def _named(found: Comparison, verdict: Verdict) -> str:
+    """Return the points of a verdict by name, the greatest changes first, and how many more there are."""
+    findings = found.of(verdict)
+    varied = _varied(found)
+    names = [_name(finding, varied) for finding in findings[:NAMED]]
     more = f"; and {len(findings) - NAMED} more" if len(findings) > NAMED else ""
     return "; ".join(names) + more
 
 
-def _name(finding: Finding) -> str:
-    point = finding.point
-    place = " in place" if point.in_place else ""
-    figure = _ratio(finding.shift.ratio) if finding.shift.known else finding.why
-    interval = f" ({_interval(finding.shift)})" if finding.shift.known else ""
-    return f"{point.algorithm} {_spaced(size_text(point.nbytes))} {point.dtype} {point.op}{place}: {figure}{interval}"
+def _name(finding: Finding, varied: Sequence[str]) -> str:
+    size, algorithm, *setting = _setting(finding.point, varied)
+    plain = ("dtype", "op", "device", "sync", "cache")
+    words = (cell if field in plain else f"{_title(field)} {cell}" for field, cell in zip(varied, setting, strict=True))
+    shift = finding.shift
+    figure = f"{_ratio(shift.ratio)} ({_interval(shift)})" if shift.known else finding.why
+    return f"{' '.join((algorithm, size, *words))}: {figure}"
 
 
 def _write(before: Sequence[str], found: Comparison, form: str) -> None:
@@ -186,22 +193,35 @@ def _write(before: Sequence[str], found: Comparison, form: str) -> None:
     if form == "plain":
         _write_plain(before, found)
         return
-    notes, after = (
-        [NOTES[form].format(SPELLED[form](line.strip())) for line in some] for some in (before, _summary(found))
-    )
-    parts = ("\n".join(notes), FORMS[form](_table(found)), "\n".join(after))
-    sys.stdout.write(HEAD[form] + "\n\n".join(part.rstrip("\n") for part in parts) + "\n")
+    note = _markdown_note if form == "markdown" else _latex_note
+    notes, after = ("".join(map(note, lines)) for lines in (before, _summary(found)))
+    sys.stdout.write(f"{notes}\n{FORMS[form](_table(found))}\n{after}")
+
+
+def _markdown_note(line: str) -> str:
+    """Return a line as an item of a list, under the one above when it is indented."""
+    return f"{'  ' if line.startswith(' ') else ''}- {markdown_text(line)}\n"
+
+
+def _latex_note(line: str) -> str:
+    return f"% {_printable(line)}\n"
 
 
 def _write_plain(before: Sequence[str], found: Comparison) -> None:
-    notes, after = ([(NOTES["plain"].format(line), "") for line in some] for some in (before, _summary(found)))
+    notes, after = ([(f"# {line}", "") for line in some] for some in (before, _summary(found)))
     titles, *rows = _aligned(_table(found))
     verdicts = [STYLES.get(finding.verdict, "") for finding in found.findings]
     _print([*notes, (titles, "bold"), *zip(rows, verdicts, strict=True), *after])
 
 
+def _printable(line: str) -> str:
+    """Return a line without what would make a terminal do more than show it."""
+    return "".join(sign if sign.isprintable() else " " for sign in line)
+
+
 def _print(lines: Iterable[tuple[str, str]]) -> None:
     """Write lines to standard output, in their styles when it is a terminal."""
+    lines = [(_printable(line), style) for line, style in lines]
     if not sys.stdout.isatty():
         sys.stdout.write("".join(f"{line}\n" for line, _ in lines))
         return
@@ -225,11 +245,18 @@ def _aligned(table: TextTable) -> list[str]:
 
 
 def _guard(found: Comparison) -> int:
-    """Say on standard error which points make a guard fail; return its exit status."""
+    """Say on standard error which points make a guard fail, and what it could not see; return its exit status."""
     slower, lost = found.of("slower"), found.of("lost")
+    unseen = sum(not finding.shift.known for finding in found.of("unclear"))
+    if unseen:
+        sys.stderr.write(f"ddlbench: warning: {counted(unseen, 'point')} without samples enough for a verdict\n")
     if slower:
-        sys.stderr.write(f"ddlbench: {counted(len(slower), 'point')} slower than BASE by more than {found.margin}: ")
-        sys.stderr.write(f"{_named(slower)}\n")
+        number = counted(len(slower), "point")
+        sys.stderr.write(
+            f"ddlbench: {number} slower than BASE by more than {found.margin}: {_named(found, 'slower')}\n"
+        )
     if lost:
-        sys.stderr.write(f"ddlbench: {counted(len(lost), 'point')} lost since BASE: {_named(lost)}\n")
+        sys.stderr.write(
+            f"ddlbench: {counted(len(lost), 'point')} lost since BASE: {_printable(_named(found, 'lost'))}\n"
+        )
     return 1 if slower or lost else 0

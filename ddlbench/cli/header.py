@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 from ddlbench.bench.axes import format_size
 from ddlbench.bench.config import SweepConfig
-from ddlbench.bench.pace import LEAST_SAMPLES, MOST_SAMPLES
 from ddlbench.cost.links import Link, Links
 from ddlbench.records import Run
 from ddlbench.schedule.grid import Grid
 
 
-def header(run: Run, config: SweepConfig, links: Links, grid: Grid) -> list[str]:
+def header(run: Run, config: SweepConfig, links: Links, grid: Grid, sync: str) -> list[str]:
     """Return the lines, each a comment to whoever reads the table by program."""
-    lines = (_machine(run, grid), _links(links), _proofs(run), _method(config), *_notes(run, config))
+    method = _method(config, sync)
+    lines = (_machine(run, grid), _links(links), _proofs(run), _clock(run), method, *_notes(run, config))
     return [f"# {line}" for line in lines if line]
 
 
@@ -42,13 +42,24 @@ def _proofs(run: Run) -> str:
     return f"proved for {_counted(run.topology['ranks'], 'rank')} in {seconds:.2f} s: {names}"
 
 
-def _method(config: SweepConfig) -> str:
-    samples = f"{LEAST_SAMPLES} to {MOST_SAMPLES} samples as fit into {config.seconds_per_point:g} s"
-    if config.iterations is not None:
-        samples = _counted(config.iterations, "sample")
+def _method(config: SweepConfig, sync: str) -> str:
+    """Return how samples start, how many there are, and what else a reader must know of them."""
+    start = {"window": "each from an agreed moment", "barrier": "each after a barrier"}[sync]
+    until = f"until their interval is within {config.ci:.3g} of it, for at most {config.max_seconds:g} s"
+    samples = _counted(config.iterations, "sample") if config.iterations is not None else f"samples {until}"
     checked = "every element checked before and after" if config.check else "results not checked"
-    times = f"median of {samples}, each after a barrier and of the slowest rank"
-    return f"time: {times}; {config.warmup} to warm up; {checked}"
+    cold = "; cold caches" if config.cache == "cold" else ""
+    passes = f"{config.passes} {'pass' if config.passes == 1 else 'passes'}, seed {config.seed}"
+    times = f"median of {samples}, {start} and of the slowest rank"
+    return f"time: {times}; {passes}; {config.warmup} to warm up{cold}; {checked}"
+
+
+def _clock(run: Run) -> str:
+    """Return how well the clocks of several nodes are known; nothing on one node."""
+    clock = run.clock
+    if not clock or clock["method"] == "shared":
+        return ""
+    return f"clocks: {clock['method']}, known to {clock['error_before_us']:.2f} us"
 
 
 def _notes(run: Run, config: SweepConfig) -> Iterator[str]:

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -21,9 +21,11 @@ from ddlbench.algorithms import resolve
 from ddlbench.bench import config as configuration
 from ddlbench.bench import launch
 from ddlbench.bench.agreement import agreed, from_root
+from ddlbench.bench.clock import GlobalClock
 from ddlbench.bench.config import SweepConfig
 from ddlbench.bench.environment import environment, load_average, trust
-from ddlbench.bench.sweep import Layout, Sweep
+from ddlbench.bench.sweep import Key, Layout, Sweep
+from ddlbench.bench.timer import choose_timer
 from ddlbench.cli.ending import Interrupted
 from ddlbench.cli.header import header
 from ddlbench.cli.recorder import Recorder
@@ -46,6 +48,7 @@ class Request:
     flags: Mapping[str, Any]
     out: Path | None
     overwrite: bool
+    resume: bool
     command: tuple[str, ...]
 
 
@@ -104,11 +107,18 @@ class Session:
         with ExitStack() as stack:
             recorder = Recorder(self._out, self._config, algorithms, stack)
             record = self._record(proofs)
-            from_root(self._comm, lambda: recorder.create(record, overwrite=self._request.overwrite))
+            done = from_root(self._comm, partial(self._opened, recorder, record))
             try:
-                return self._measured(algorithms, record, recorder)
+                return self._measured(algorithms, record, recorder, done)
             except KeyboardInterrupt as cause:
                 raise Interrupted(f"{cause}the points that were finished are kept in {self._out}") from None
+
+    def _opened(self, recorder: Recorder, record: Run) -> frozenset[Key]:
+        """Open the run directory and return the points that are there already; raises `UsageError`."""
+        if self._request.resume:
+            return recorder.resume(record)
+        recorder.create(record, overwrite=self._request.overwrite)
+        return frozenset()
 
     def _resolved(self) -> list[BoundAlgorithm]:
         """Return the algorithms, each name once; raises `UsageError`."""
@@ -145,10 +155,14 @@ class Session:
             proofs=tuple(proofs),
         )
 
-    def _measured(self, algorithms: list[BoundAlgorithm], record: Run, recorder: Recorder) -> int:
-        links = probe_links(self._communicator)
-        lines = header(record, self._config, links, self._communicator.grid)
-        from_root(self._comm, lambda: recorder.start(links.to_json(), lines))
+    def _measured(self, algorithms: list[BoundAlgorithm], record: Run, recorder: Recorder, done: frozenset[Key]) -> int:
+        links, clock = probe_links(self._communicator), GlobalClock(self._communicator)
+        timer, why = choose_timer(self._communicator, clock, self._config.sync, self._config.cache)
+        record = replace(
+            record, links=links.to_json(), clock={**clock.summary().to_json(), "sync": timer.sync, "why": why}
+        )
+        lines = header(record, self._config, links, self._communicator.grid, timer.sync)
+        from_root(self._comm, lambda: recorder.start(record, lines))
         sweep = Sweep(
             self._communicator,
             self._config,
@@ -156,9 +170,13 @@ class Session:
             layout=layout_of(self._communicator.topology, self._comm.rank),
             price=lambda bound, nbytes: self._price(links, bound, nbytes),
             listener=recorder,
+            timer=timer,
+            done=done,
         )
         tally = sweep.run()
-        from_root(self._comm, lambda: recorder.finish(tally))
+        clock.check()
+        checked = replace(record, clock={**(record.clock or {}), **clock.summary().to_json()})
+        from_root(self._comm, lambda: recorder.finish(checked, tally))
         return 1 if tally["wrong"] or tally["failed"] else 0
 
     def _price(self, links: Links, bound: BoundAlgorithm, nbytes: int) -> tuple[float | None, float | None]:

@@ -33,17 +33,34 @@ import click
     help="Reduce within one buffer; alone it means yes (no).",
 )
 @click.option(
-    "-n", "--iterations", "--iters", "iterations", metavar="N", help="Samples of a point (20 to 1000, as time allows)."
+    "-n",
+    "--iterations",
+    "--iters",
+    "iterations",
+    metavar="N",
+    help="Samples of a point (as many as --ci and --max-seconds ask).",
 )
 @click.option("-w", "--warmup", "--warmup-iters", "warmup", metavar="N", help="Runs before the samples (5).")
-@click.option("--seconds-per-point", metavar="S", help="Time for the samples of a point, without -n (0.5).")
+@click.option("--ci", metavar="SHARE", help="Stop when the median's 95 % interval is narrower than this (5%).")
+@click.option("--max-seconds", metavar="S", help="Time for the samples of a point, without -n (0.5).")
+@click.option("--passes", metavar="N", help="Passes over the sweep that a point's samples come from (3).")
+@click.option("--seed", metavar="N", help="Orders of the passes (1).")
+@click.option("--sync", metavar="[auto|barrier|window]", help="How ranks start together (auto: window where it may).")
+@click.option("--cache", metavar="[warm|cold]", help="Whether a vector may still be in cache from the last run (warm).")
+@click.option("--per-rank", is_flag=False, flag_value="1", metavar="[0|1]", help="Store each rank's own times (0).")
 @click.option("-c", "check", is_flag=False, flag_value="1", metavar="[0|1]", help="Check results, as --check (1).")
 @click.option("--check/--no-check", "checked", default=None, help="Compare every element of every result, or none.")
 @click.option("--grid", metavar="XxY", help="Ranks of a node × nodes (as found).")
 @click.option("--out", metavar="DIR", help="Where the results go (reports/sweep-DATE-TIME).")
 @click.option("--overwrite", is_flag=True, help="Replace a run that is in DIR.")
+@click.option("--resume", metavar="DIR", help="Go on with the run in DIR: measure what is missing there.")
 def command(
-    config: str | None, out: str | None, checked: bool | None, overwrite: bool, **flags: str | tuple[str, ...] | None
+    config: str | None,
+    out: str | None,
+    resume: str | None,
+    checked: bool | None,
+    overwrite: bool,
+    **flags: str | tuple[str, ...] | None,
 ) -> int:
     """Measure and check algorithms over sizes, dtypes and reductions.
 
@@ -54,14 +71,17 @@ def command(
     """  # noqa: D301 - \b is for click
     from ddlbench.cli.session import Request, run
 
+    if resume is not None and (out is not None or overwrite):
+        raise click.UsageError("--resume DIR names the run to go on with: leave out --out and --overwrite")
     given = {name: value for name, value in flags.items() if value not in (None, ())}
     if checked is not None:
         given["check"] = str(checked)
     request = Request(
         config=None if config is None else Path(config),
         flags=given,
-        out=None if out is None else Path(out),
+        out=Path(place) if (place := resume or out) else None,
         overwrite=overwrite,
+        resume=resume is not None,
         command=("ddlbench", *sys.argv[1:]),
     )
     return run(request)

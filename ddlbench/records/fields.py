@@ -59,7 +59,7 @@ def _whole_or_null(value: Any) -> int | None:
     return None if value is None else _whole(value)
 
 
-def _list(value: Any, of: type, expected: str) -> list[Any]:
+def _list(value: Any, of: type | UnionType, expected: str) -> list[Any]:
     if not isinstance(value, (list, tuple)) or not all(isinstance(item, of) for item in value):
         raise MismatchError(expected)
     return list(value)
@@ -70,6 +70,10 @@ def _wholes(value: Any) -> tuple[int, ...]:
     if items and (set(map(type, items)) != {int} or min(items) < 0 or max(items) >= LIMIT):
         raise MismatchError("a list of whole numbers from 0 to 2^63 - 1")
     return tuple(items)
+
+
+def _tables_or_null(value: Any) -> tuple[tuple[int, ...], ...] | None:
+    return None if value is None else tuple(map(_wholes, _list(value, list | tuple, "a list of lists, or null")))
 
 
 def _texts(value: Any) -> tuple[str, ...]:
@@ -98,6 +102,7 @@ READERS: dict[Any, Callable[[Any], Any]] = {
     float | None: _number_or_null,
     int | None: _whole_or_null,
     tuple[int, ...]: _wholes,
+    tuple[tuple[int, ...], ...] | None: _tables_or_null,
     tuple[str, ...]: _texts,
     Mapping[str, Any]: _object,
     Mapping[str, Any] | None: _object_or_null,
@@ -164,6 +169,12 @@ def read_version(data: Mapping[str, Any], newest: int, where: str) -> None:
         )
     if version < 1:
         raise UsageError(f"{where}: version is {version}, expected 1 to {newest}")
+
+
+def with_added(data: Mapping[str, Any], added: Mapping[int, Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return `data`, whose version was read, with what stands for the fields that later versions `added`."""
+    later = [names for version, names in added.items() if data["version"] < version]
+    return {**{name: value for names in later for name, value in names.items()}, **data}
 
 
 def read_fields(cls: type, data: Mapping[str, Any], where: str, *, besides: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -4,6 +4,7 @@ History of the format
     1   the first: what was run, the samples in nanoseconds, the bound and the model, the check and the status.
     2   points imported from another program's log: the kind `imported`, and `stated` for what stands there in the
         place of samples.
+    3   how the samples were come by: `passes`, `late`, `stopped`, `cache`, and `per_rank_ns` where asked for.
 """
 
 from collections.abc import Mapping
@@ -11,14 +12,19 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 from ddlbench.errors import UsageError
-from ddlbench.records.fields import read_fields, read_object, read_version
+from ddlbench.records.fields import read_fields, read_object, read_version, with_added
 
-VERSION = 2
-ADDED: Mapping[int, Mapping[str, Any]] = {2: {"stated": None}}
+VERSION = 3
+ADDED: Mapping[int, Mapping[str, Any]] = {
+    2: {"stated": None},
+    3: {"passes": (), "late": 0, "stopped": "", "cache": "warm", "per_rank_ns": None},
+}
 """From a version of the format to the fields it added, with what stands for them in a line of an older version."""
 
 Kind = Literal["measured", "imported"]
 Status = Literal["ok", "wrong", "skipped", "failed"]
+Stop = Literal["", "interval", "samples", "time"]
+Cache = Literal["warm", "cold"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +51,11 @@ class Point:
     microseconds. `wrong` counts wrong elements over all ranks and is None where the result was not checked.
     `multiplicity` says how many tensors of a workload have this size. `reason` says why a status is not ok.
 
+    `passes` says how many of the samples each pass over the sweep gave, in order. `late` samples were left out because
+    a rank was not ready at their start. `stopped` says what ended the point: its interval was narrow enough, it had all
+    its samples, or its time was up ("" when it was not timed). `cache` is "cold" when caches were emptied before each
+    sample. `per_rank_ns`, where it was asked for, has each rank's own time for each of the samples.
+
     A point of the kind "imported" was read from another program's log. It has no samples but, when it was timed, the
     times `stated` there; its `sync` is "", for no log says how the ranks' starts were aligned.
     """
@@ -68,6 +79,11 @@ class Point:
     bound_us: float | None = None
     model_us: float | None = None
     multiplicity: int = 1
+    passes: tuple[int, ...] = ()
+    late: int = 0
+    stopped: Stop = ""
+    cache: Cache = "warm"
+    per_rank_ns: tuple[tuple[int, ...], ...] | None = None
     kind: Kind = "measured"
     stated: Stated | None = None
 
@@ -75,7 +91,9 @@ class Point:
         """Return the point as the JSON object of its line."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         stated = None if self.stated is None else asdict(self.stated)
-        return {"version": VERSION, **values, "samples_ns": list(self.samples_ns), "stated": stated}
+        per_rank = None if self.per_rank_ns is None else [list(samples) for samples in self.per_rank_ns]
+        lists = {"samples_ns": list(self.samples_ns), "passes": list(self.passes), "per_rank_ns": per_rank}
+        return {"version": VERSION, **values, **lists, "stated": stated}
 
     @classmethod
     def from_json(cls, data: Any, where: str = "point") -> "Point":
@@ -85,9 +103,7 @@ class Point:
         """
         line: Mapping[str, Any] = read_object(data, where)
         read_version(line, VERSION, where)
-        for version, added in ADDED.items():
-            if line["version"] < version:
-                line = {**added, **line}
+        line = with_added(line, ADDED)
         point = cls(**read_fields(cls, line, where, besides=("version",)))
         if point.samples_ns if point.kind == "imported" else point.stated:
             raise UsageError(f"{where}: a measured point has samples, and an imported one stated times instead")

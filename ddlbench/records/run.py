@@ -2,6 +2,7 @@
 
 History of the format
     1   the first: command, config, environment, MPI, topology, probed links, trust flags, proofs, finished or not.
+    2   the clock: how the ranks' clocks were brought together, and how well.
 """
 
 from collections.abc import Mapping
@@ -9,10 +10,12 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from ddlbench.errors import UsageError
-from ddlbench.records.fields import read_fields, read_object, read_version
+from ddlbench.records.fields import read_fields, read_object, read_version, with_added
 
 FORMAT = "ddlbench-run"
-VERSION = 1
+VERSION = 2
+ADDED: Mapping[int, Mapping[str, Any]] = {2: {"clock": None}}
+"""From a version of the format to the fields it added, with what stands for them in a run of an older version."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +31,8 @@ class Run:
     """What was run, on what, and whether its figures can be trusted.
 
     `ddlbench` is the version of the program, `created` the start in UTC (ISO 8601), `command` the words of the command
-    line. `config`, `environment`, `mpi`, `topology`, `links` (None when not probed) and `proofs` are JSON objects of
-    the parts that own them. `finished` says that the sweep came to its end.
+    line. `config`, `environment`, `mpi`, `topology`, `links` and `clock` (None when not probed) and `proofs` are JSON
+    objects of the parts that own them. `finished` says that the sweep came to its end.
     """
 
     ddlbench: str
@@ -40,6 +43,7 @@ class Run:
     mpi: Mapping[str, Any]
     topology: Mapping[str, Any]
     links: Mapping[str, Any] | None = None
+    clock: Mapping[str, Any] | None = None
     trust: tuple[TrustFlag, ...] = ()
     proofs: tuple[Mapping[str, Any], ...] = ()
     finished: bool = False
@@ -62,4 +66,5 @@ class Run:
         if run.get("format") != FORMAT:
             raise UsageError(f"{where}: format is {run.get('format')!r}, expected {FORMAT!r}: not a run of ddlbench")
         read_version(run, VERSION, where)
+        run = with_added(run, ADDED)
         return cls(**read_fields(cls, run, where, besides=("format", "version")))

@@ -1,5 +1,6 @@
 """A run directory: one line on disk per finished point while the sweep goes on, read back whatever befell it."""
 
+import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -61,6 +62,24 @@ class Store:
             raise
         return store
 
+    @classmethod
+    def resume(cls, directory: str | os.PathLike[str]) -> tuple["Store", Loaded]:
+        """Open the run in `directory` to go on with it; return the store and what is there.
+
+        A last line that was cut off is removed. Raises `UsageError` when there is no run, or when another sweep is
+        writing to it; `DdlbenchError` naming path and errno when it cannot be opened.
+        """
+        place = Path(directory)
+        loaded = load(place)
+        path = place / POINTS_FILE
+        with naming(path, "open"):
+            points = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        _lock(points, place)
+        with naming(path):
+            whole = path.read_bytes().rfind(b"\n") + 1
+            os.ftruncate(points, whole)
+        return cls(place, loaded.run, points), loaded
+
     def append(self, point: Point) -> None:
         """Store one finished point; it is on disk on return.
 
@@ -113,13 +132,27 @@ class Store:
 def load(directory: str | os.PathLike[str]) -> Loaded:
     """Read the run in `directory`, using every line that can be used and naming in `problems` those that cannot.
 
+    The points of a sweep finish in any order; they are returned in the order of its configuration and sizes.
     Raises `UsageError` when there is no run, or `run.json` is broken or of a newer version.
     """
     place = Path(directory)
     run = _load_run(place)
     problems: list[str] = []
     points = tuple(_load_points(place, problems))
-    return Loaded(run, points, problems)
+    return Loaded(run, _in_order(run, points), problems)
+
+
+def _in_order(run: Run, points: tuple[Point, ...]) -> tuple[Point, ...]:
+    names = [run.config.get(key) for key in ("dtypes", "ops", "algorithms")]
+    if not all(isinstance(column, list) for column in names):
+        return points
+    dtypes, ops, algorithms = ({str(name): at for at, name in enumerate(column or ())} for column in names)
+
+    def place(point: Point) -> tuple[int, ...]:
+        kind = (dtypes.get(point.dtype, len(dtypes)), ops.get(point.op, len(ops)))
+        return (*kind, point.count, point.in_place, algorithms.get(point.algorithm, len(algorithms)))
+
+    return tuple(sorted(points, key=place))
 
 
 def _dumps(data: Any, indent: int | None = None) -> str:
@@ -178,8 +211,20 @@ def _create_points(directory: Path) -> int:
             descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o666)
         except FileExistsError:
             _refuse(directory)
+    _lock(descriptor, directory)
     sync_directory(directory)
     return descriptor
+
+
+def _lock(points: int, directory: Path) -> None:
+    """Keep other sweeps out until the file of points is closed, however that comes about."""
+    try:
+        fcntl.flock(points, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(points)
+        raise UsageError(f"another sweep is writing to {directory}; give another directory") from None
+    except OSError:
+        return  # a file system without locks
 
 
 def _load_run(directory: Path) -> Run:

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ddlbench.report.contest import Contest, Floats, Verdict
-from ddlbench.report.statistics import bus_bandwidth
 from ddlbench.report.units import rate_text, ratio_text, size_text, time_text
+from ddlbench.statistics import bus_bandwidth
 
 PIECES = 3
 """At most so many ranges of sizes: more is no answer."""

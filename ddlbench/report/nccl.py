@@ -11,7 +11,7 @@ from statistics import fmean
 
 from ddlbench.records import Point, Run
 from ddlbench.report.blocks import Block, blocks, time_us
-from ddlbench.report.statistics import algorithm_bandwidth, bus_bandwidth
+from ddlbench.statistics import algorithm_bandwidth, bus_bandwidth
 
 TYPES = {"float16": "half", "float32": "float", "float64": "double"}
 LEFT = ("size", "count", "type", "redop", "root")

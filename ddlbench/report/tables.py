@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from ddlbench.records import Loaded, Point
-from ddlbench.report.statistics import algorithm_bandwidth, bus_bandwidth, summarise
+from ddlbench.statistics import algorithm_bandwidth, bus_bandwidth, summarise
 
 DTYPES = {
     "algorithm": "object",
@@ -60,7 +60,7 @@ def result_row(point: Point) -> dict[str, Any]:
 
 
 def results_table(loaded: Loaded) -> pd.DataFrame:
-    """Return one row per point, in the order they were measured, with exactly the columns of the CSV.
+    """Return one row per point, in the order of `loaded.points`, with exactly the columns of the CSV.
 
     Figures are unrounded; one that does not apply is NaN (`wrong`: <NA>). The index is the position in `loaded.points`.
     """

@@ -16,7 +16,8 @@ import pytest
 from ddlbench.bench import sweep as sweeping
 from ddlbench.bench.agreement import AgreedError, agreed, from_root
 from ddlbench.bench.config import load
-from ddlbench.bench.sweep import Layout, Sweep
+from ddlbench.bench.sweep import Layout, Sweep, groups, key_of, key_of_point
+from ddlbench.bench.timer import BarrierTimer
 from ddlbench.errors import DdlbenchError, UnsupportedError, UsageError
 from launch import command, environment, start, stop
 
@@ -35,7 +36,7 @@ class Listener:
     def __init__(self):
         self.points = []
 
-    def begin(self, group):
+    def begin(self, group, pass_):
         pass
 
     def point(self, point):
@@ -74,10 +75,10 @@ def run(communicator):
         ranks = communicator.size
         algorithms = [communicator.bind(name) for name in config.algorithms]
         layout = Layout(ranks, 1, str(ranks), ranks)
-        tally = Sweep(
-            communicator, config, algorithms, layout=layout, price=lambda *_: (1.0, None), listener=listener
-        ).run()
-        return tally, listener.points
+        rest = {"layout": layout, "price": lambda *_: (1.0, None), "listener": listener, "timer": BarrierTimer()}
+        tally = Sweep(communicator, config, algorithms, **rest).run()
+        order = [key_of(group, a) for group in groups(config, tuple(algorithms)) for a in group.algorithms]
+        return tally, sorted(listener.points, key=lambda point: order.index(key_of_point(point)))
 
     return sweep
 
@@ -149,10 +150,11 @@ def test_a_sample_is_that_of_the_slowest_rank(run, communicator, monkeypatch):
 
 @pytest.mark.mpi(2)
 def test_without_a_number_there_are_at_least_twenty_samples(communicator):
-    listener, config = Listener(), load(None, {"algorithms": "ring,mpi", "sizes": "8", "seconds_per_point": "0.01"})
+    listener, config = Listener(), load(None, {"algorithms": "ring,mpi", "sizes": "8", "max_seconds": "0.01"})
     algorithms = [communicator.bind(name) for name in config.algorithms]
     layout = Layout(2, 1, "2", 2)
-    Sweep(communicator, config, algorithms, layout=layout, price=lambda *_: (None, None), listener=listener).run()
+    rest = {"layout": layout, "price": lambda *_: (None, None), "listener": listener, "timer": BarrierTimer()}
+    Sweep(communicator, config, algorithms, **rest).run()
     assert all(20 <= len(point.samples_ns) <= 1000 for point in listener.points)
 
 
@@ -166,8 +168,62 @@ def test_algorithms_take_turns_batch_by_batch(run, communicator, monkeypatch):
             return self._plan.time_samples(n)
 
     monkeypatch.setattr(communicator, "plan", lambda *a, **k: Noted(plan(*a, **k), lambda: None))
-    run(algorithms="ring,mpi", sizes="8", iterations="40", warmup="0")
-    assert turns == ["ring", "mpi"] * 4
+    run(algorithms="ring,mpi", sizes="8", iterations="40", warmup="0", passes="2")
+    assert len(turns) >= 2 * 2 * 3
+    assert all({turns[at], turns[at + 1]} == {"ring", "mpi"} for at in range(0, len(turns), 2))
+
+
+@pytest.mark.mpi(2)
+def test_passes_go_in_other_orders_that_the_seed_gives_alike_on_all_ranks(communicator):
+    orders = []
+    for seed in ("1", "1", "2"):
+        seen = []
+
+        class Noting(Listener):
+            def begin(self, group, pass_, seen=seen):
+                seen.append((pass_, group.cell.nbytes))
+
+        flags = {"algorithms": "ring", "sizes": "8,16,32,64,128,256", "seed": seed, "iterations": "6"}
+        config = load(None, FAST | flags)
+        rest = {"layout": Layout(2, 1, "2", 2), "price": lambda *_: (None, None), "timer": BarrierTimer()}
+        Sweep(communicator, config, [communicator.bind("ring")], listener=Noting(), **rest).run()
+        orders.append(communicator.comm.bcast(seen))
+    assert orders[0] == orders[1]
+    assert orders[0] != orders[2]
+    first, last = ([size for pass_, size in orders[0] if pass_ == which] for which in (0, 2))
+    assert first != last
+    assert sorted(first) == last == [8, 16, 32, 64, 128, 256]
+
+
+@pytest.mark.mpi(2, 3)
+def test_points_that_are_there_are_not_measured_again(run, communicator):
+    _, points = run(algorithms="ring,mpi", sizes="8,16")
+    there = communicator.comm.bcast([key_of_point(point) for point in points[:3]])
+    config = load(None, FAST | {"algorithms": "ring,mpi", "sizes": "8,16"})
+    listener = Listener()
+    rest = {"layout": Layout(2, 1, "2", 2), "price": lambda *_: (None, None), "timer": BarrierTimer()}
+    bound = [communicator.bind(name) for name in ("ring", "mpi")]
+    tally = Sweep(communicator, config, bound, listener=listener, done=there, **rest).run()
+    assert tally == {"ok": 1}
+    assert [key_of_point(point) for point in listener.points] in ([], [("mpi", 4, "float32", "sum", False)])
+
+
+@pytest.mark.mpi(2, 3)
+def test_each_ranks_own_times_are_stored_when_asked_for(run, communicator):
+    _, points = run(algorithms="ring", sizes="1K", per_rank="1", iterations="9")
+    for point in points:
+        own = np.array(point.per_rank_ns)
+        assert own.shape == (communicator.size, 9)
+        assert np.array_equal(own.max(axis=0), point.samples_ns)
+        assert sum(point.passes) == 9
+
+
+@pytest.mark.mpi(2)
+@pytest.mark.parametrize("sizes", ["8", "2M"])
+def test_cold_caches_change_the_time_and_not_the_result(run, sizes):
+    tally, points = run(algorithms="ring,mpi", sizes=sizes, cache="cold", iterations="8")
+    assert tally == {"ok": 2}
+    assert {(p.cache, len(p.samples_ns)) for p in points} in (set(), {("cold", 8)})
 
 
 @pytest.mark.mpi(2)
@@ -447,7 +503,7 @@ def test_a_workload_ends_with_the_total_of_each_algorithm(mpirun, tmp_path):
     lines = done.stdout[done.stdout.index("# model:") :].splitlines()
     assert {line.split()[0] for line in lines[1:3]} == {"ring", "mpi"}
     points = [json.loads(line) for line in (tmp_path / "o" / "points.jsonl").read_text().splitlines()]
-    assert [(point["count"], point["multiplicity"]) for point in points[::2]] == [(10, 2), (300, 1)]
+    assert {(point["count"], point["multiplicity"]) for point in points} == {(10, 2), (300, 1)}
 
 
 @pytest.mark.parametrize(
@@ -602,7 +658,7 @@ def interrupted(argv, tmp_path, number):
     return status, time.monotonic() - begin, (tmp_path / "stderr").read_text()
 
 
-LONG = ("sweep", "-b", "8", "-e", "1K", "-i", "8", "--seconds-per-point", "0.2", "-n", "500", "--out", "out")
+LONG = ("sweep", "-b", "8", "-e", "1K", "-i", "8", "--max-seconds", "0.2", "-n", "500", "--out", "out")
 
 
 def test_ctrl_c_ends_a_sweep_and_keeps_its_points(tmp_path):

@@ -12,11 +12,12 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "ddlbench"
 
 # What each part may import of the package. Everything may use FOUNDATION and the package's version.
-FOUNDATION = {"dtypes", "errors"}
+FOUNDATION = {"dtypes", "errors", "statistics"}
 SCHEDULES = {"schedule", "algorithms"}
 ALLOWED = {
     "dtypes": set(),
     "errors": set(),
+    "statistics": set(),
     "schedule": {"_reduce"},
     "algorithms": {"schedule"},
     "topology": {"schedule"},
@@ -24,7 +25,7 @@ ALLOWED = {
     "cost": {*SCHEDULES, "topology"},
     "cost.probe": {*SCHEDULES, "topology", "comm", "_engine", "_reduce"},
     "records": set(),
-    "bench": {*SCHEDULES, "topology", "comm", "records"},
+    "bench": {*SCHEDULES, "topology", "comm", "records", "_clock"},
     "report": {"records"},
     "foreign": {"records"},
     "tuning": {"records"},

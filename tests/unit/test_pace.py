@@ -1,48 +1,83 @@
-"""How many samples a point takes: at least twenty, in turns, within its time."""
+"""How many samples a point takes: at least twenty, in passes and turns, until its interval is narrow or its time is up."""
 
 import pytest
 
-from ddlbench.bench.pace import BATCH_SECONDS, LEAST_SAMPLES, MOST_SAMPLES, PASSES, Pace
+from ddlbench.bench.pace import BATCH_SECONDS, LEAST_SAMPLES, MOST_SAMPLES, TURNS, Pace, Progress
 
 
-def taken(pace, per_sample, limit=10_000):
-    """Return the batches that a point takes whose samples always last `per_sample` seconds."""
-    batches = []
-    while (batch := pace.batch(sum(batches), per_sample)) and len(batches) < limit:
-        batches.append(batch)
-    return batches
+def play(pace, per_sample, width=lambda done: 1.0, late=lambda taken: False):
+    """Return the batches of each pass and what ended the point, for samples that last `per_sample` seconds."""
+    passes, done, taken, seconds = [], 0, 0, 0.0
+    for number in range(pace.passes):
+        batches = []
+        while batch := pace.batch(Progress(done, taken, seconds, per_sample, width(done)), number):
+            batches.append(batch)
+            taken, seconds = taken + batch, seconds + batch * per_sample
+            done += 0 if late(taken) else batch
+            assert len(batches) < 10_000
+        passes.append(batches)
+        stop = pace.stopped(Progress(done, taken, seconds, per_sample, width(done)), number)
+        if stop:
+            return passes, stop
+    raise AssertionError("the last pass ends every point")
+
+
+def total(passes):
+    return sum(map(sum, passes))
 
 
 @pytest.mark.parametrize("per_sample", [1e-9, 1e-6, 1e-3, 0.03, 1.0, 60.0])
-def test_a_point_has_between_twenty_and_a_thousand_samples(per_sample):
-    assert LEAST_SAMPLES <= sum(taken(Pace(None, 0.5), per_sample)) <= MOST_SAMPLES
+def test_a_point_has_between_twenty_and_two_thousand_samples(per_sample):
+    passes, stop = play(Pace(None, 0.05, 0.5, 3), per_sample)
+    assert LEAST_SAMPLES <= total(passes) <= MOST_SAMPLES
+    assert stop == ("samples" if per_sample < 1e-4 else "time")
 
 
-@pytest.mark.parametrize("per_sample", [0.5 / 900, 0.5 / 100, 0.5 / 25])
-def test_samples_fill_the_time_when_that_is_more_than_the_least(per_sample):
-    seconds = sum(taken(Pace(None, 0.5), per_sample)) * per_sample
-    assert 0.5 - per_sample <= seconds <= 0.5 + per_sample
+def test_every_pass_takes_its_share():
+    passes, _ = play(Pace(None, 0.05, 0.9, 3), 1e-3)
+    assert [sum(batches) for batches in passes] == pytest.approx([300, 300, 300], abs=1)
+    assert all(len(batches) >= TURNS for batches in passes)
+
+
+def test_a_narrow_interval_ends_the_point_after_two_passes():
+    passes, stop = play(Pace(None, 0.05, 10.0, 3), 1e-3, width=lambda done: 0.01)
+    assert stop == "interval"
+    assert len(passes) == 2
+    assert total(passes) == LEAST_SAMPLES
+
+
+def test_an_interval_that_becomes_narrow_late_ends_it_late():
+    passes, stop = play(Pace(None, 0.05, 10.0, 3), 1e-3, width=lambda done: 0.01 if done > 900 else 0.2)
+    assert stop == "interval"
+    assert 900 < total(passes) < 1600
+
+
+def test_one_pass_may_end_by_its_interval_too():
+    assert play(Pace(None, 0.05, 1.0, 1), 1e-3, width=lambda done: 0.0)[1] == "interval"
 
 
 @pytest.mark.parametrize("iterations", [1, 3, 30, 5000])
 def test_a_number_of_iterations_is_kept_exactly(iterations):
-    assert sum(taken(Pace(iterations, 0.5), 1e-3)) == iterations
+    passes, stop = play(Pace(iterations, 0.05, 0.5, 3), 1e-3, width=lambda done: 0.0)
+    assert (total(passes), stop) == (iterations, "samples")
 
 
-def test_samples_come_in_turns():
-    assert len(taken(Pace(None, 0.5), 1e-6)) == PASSES
+def test_a_slow_point_takes_no_more_than_the_least():
+    assert total(play(Pace(None, 0.05, 0.5, 3), 5.0)[0]) == LEAST_SAMPLES
 
 
 @pytest.mark.parametrize("per_sample", [0.1, 0.9, 30.0])
 def test_a_batch_is_short_enough_to_be_interrupted(per_sample):
-    assert max(taken(Pace(None, 0.5), per_sample)) * per_sample <= max(BATCH_SECONDS, per_sample)
+    passes, _ = play(Pace(None, 0.05, 60.0, 3), per_sample)
+    assert max(batch for batches in passes for batch in batches) * per_sample <= max(BATCH_SECONDS, per_sample)
 
 
 def test_an_unknown_speed_is_found_out_with_one_sample():
-    assert Pace(None, 0.5).batch(0, None) == 1
+    assert Pace(None, 0.05, 0.5, 3).batch(Progress(), 0) == 1
 
 
-def test_a_point_that_turns_out_slower_stops_at_the_least():
-    pace = Pace(None, 0.5)
-    assert pace.batch(0, 1e-6) == 250
-    assert pace.batch(250, 1.0) == 0
+def test_samples_that_are_all_late_end_the_point():
+    passes, stop = play(Pace(None, 0.05, 0.5, 3), 1e-3, late=lambda taken: True)
+    assert 3 * LEAST_SAMPLES < total(passes) <= 2100
+    assert stop == "time"
+    assert play(Pace(100, 0.05, 0.5, 3), 1e-3, late=lambda taken: True)[1] == "samples"

@@ -36,8 +36,9 @@ def shown(points, out, err):
     group = Group(DTYPES["float32"], "sum", Cell(2, 8), in_place=False, algorithms=())
     with Screen(table(), len(points), out=out, err=err) as screen:
         for each in points:
-            screen.begin(group)
-            screen.point(each)
+            screen.begin(group, "pass 1 of 1")
+            screen.row(each)
+            screen.advance()
 
 
 def test_a_row_has_the_median_and_both_bandwidths():

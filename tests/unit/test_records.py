@@ -41,12 +41,12 @@ def test_a_run_read_back_is_the_run():
 
 def test_a_line_has_the_fields_of_the_format_and_no_others():
     assert sorted(synthetic.point().to_json()) == [
-        *("algorithm", "bound_us", "count", "device", "dtype", "in_place", "kind", "model_us", "multiplicity"),
-        *("nbytes", "nodes", "op", "ranks", "ranks_per_node", "reason", "samples_ns", "stated", "status"),
-        *("sync", "transport", "version", "wrong"),
+        *("algorithm", "bound_us", "cache", "count", "device", "dtype", "in_place", "kind", "late", "model_us"),
+        *("multiplicity", "nbytes", "nodes", "op", "passes", "per_rank_ns", "ranks", "ranks_per_node", "reason"),
+        *("samples_ns", "stated", "status", "stopped", "sync", "transport", "version", "wrong"),
     ]
     assert sorted(synthetic.run().to_json()) == [
-        *("command", "config", "created", "ddlbench", "environment", "finished", "format", "links", "mpi"),
+        *("clock", "command", "config", "created", "ddlbench", "environment", "finished", "format", "links", "mpi"),
         *("proofs", "topology", "trust", "version"),
     ]
 
@@ -93,7 +93,7 @@ def test_an_unknown_field_is_refused_with_the_nearest_spelling():
         ("status", "okay", "did you mean 'ok'"),
         ("kind", "guessed", "unknown kind 'guessed'"),
         ("version", "1", "a whole number"),
-        ("version", 0, "expected 1 to 2"),
+        ("version", 0, "expected 1 to 3"),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_refused_with_field_and_expectation(field, value, expected):
@@ -105,8 +105,8 @@ def test_a_value_of_the_wrong_kind_is_refused_with_field_and_expectation(field, 
 
 
 def test_a_newer_version_is_refused_by_name_before_its_fields_are_looked_at():
-    with pytest.raises(UsageError, match=r"points.jsonl line 2: format version 3 is newer .* update ddlbench"):
-        Point.from_json({"version": 3, "colour": "red"}, "points.jsonl line 2")
+    with pytest.raises(UsageError, match=r"points.jsonl line 2: format version 4 is newer .* update ddlbench"):
+        Point.from_json({"version": 4, "colour": "red"}, "points.jsonl line 2")
     with pytest.raises(UsageError, match=r"run.json: format version 9 is newer"):
         Run.from_json({"format": "ddlbench-run", "version": 9})
 
@@ -348,7 +348,7 @@ def test_a_directory_without_a_run_is_refused(tmp_path):
         ("{", "broken JSON"),
         ("[]", "expected an object"),
         ("{}", "not a run of ddlbench"),
-        ('{"format": "ddlbench-run", "version": 2}', "format version 2 is newer"),
+        ('{"format": "ddlbench-run", "version": 3}', "format version 3 is newer"),
     ],
 )
 def test_a_run_file_that_cannot_be_used_is_refused_by_name(tmp_path, text, said):

@@ -21,7 +21,7 @@ from ddlbench.report.facts import details, facts
 from ddlbench.report.headline import PIECES, choice, headline, lede, pieces
 from ddlbench.report.html import render
 from ddlbench.report.notices import issues, notices
-from ddlbench.report.statistics import bus_bandwidth, interval_rank, summarise
+from ddlbench.statistics import bus_bandwidth, interval_rank, summarise
 from ddlbench.report.units import rate_text, ratio_text, size_text, time_text
 from ddlbench.report.workload import workload_of
 

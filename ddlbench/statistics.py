@@ -1,11 +1,11 @@
 """What the samples of one point say: median, its interval, tail, bandwidths. `docs/measurement.md` derives each."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 CONFIDENCE = 0.95
 TAIL_SAMPLES = 100
@@ -37,7 +37,7 @@ def interval_rank(samples: int) -> int:
     return int(np.searchsorted(below, (1 - CONFIDENCE) / 2, side="right"))
 
 
-def summarise(samples_ns: Sequence[int]) -> Summary:
+def summarise(samples_ns: npt.ArrayLike) -> Summary:
     """Return the statistics of the samples of one point, given in nanoseconds."""
     ordered = np.sort(np.asarray(samples_ns, dtype=np.int64)) / 1000
     count = len(ordered)
