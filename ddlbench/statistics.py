@@ -1,6 +1,7 @@
 """What the samples of one point say: median, its interval, tail, bandwidths. `docs/measurement.md` derives each."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -37,14 +38,28 @@ def interval_rank(samples: int) -> int:
     return int(np.searchsorted(below, (1 - CONFIDENCE) / 2, side="right"))
 
 
-def summarise(samples_ns: npt.ArrayLike) -> Summary:
-    """Return the statistics of the samples of one point, given in nanoseconds."""
+def parts(samples_ns: npt.NDArray[np.int64], passes: Sequence[int]) -> list[npt.NDArray[np.int64]]:
+    """Return the samples of each pass that gave any; `passes` are their numbers, in order, and add up to all."""
+    if sum(passes) != len(samples_ns):
+        return [samples_ns] if len(samples_ns) else []
+    return [part for part in np.split(samples_ns, np.cumsum(passes)[:-1]) if len(part)]
+
+
+def summarise(samples_ns: npt.ArrayLike, passes: Sequence[int] = ()) -> Summary:
+    """Return the statistics of the samples of one point, given in nanoseconds, in the order they were taken.
+
+    `passes` says how many of them each pass gave. Samples of one pass share a plan, buffers and a moment of the
+    machine, so they agree better with each other than passes do: the interval is widened to hold every pass's median.
+    """
     ordered = np.sort(np.asarray(samples_ns, dtype=np.int64)) / 1000
     count = len(ordered)
     if not count:
         return Summary(0, *[math.nan] * 5)
     rank = interval_rank(count)
     low, high = (ordered[rank - 1], ordered[count - rank]) if rank else (math.nan, math.nan)
+    if rank:
+        medians = [float(np.median(part)) / 1000 for part in parts(np.asarray(samples_ns), passes)]
+        low, high = min([low, *medians]), max([high, *medians])
     tail = ordered[math.ceil(0.99 * count) - 1] if count >= TAIL_SAMPLES else math.nan
     return Summary(count, *map(float, (np.median(ordered), low, high, ordered[0], tail)))
 

@@ -41,7 +41,7 @@ class SweepConfig:
     warmup: int = 5
     ci: float = 0.05
     max_seconds: float = 0.5
-    passes: int = 3
+    passes: int = 5
     seed: int = 1
     sync: str = "auto"
     cache: Literal["warm", "cold"] = "warm"

@@ -1,8 +1,8 @@
 """How many samples a point takes, in how many passes, and what ends it.
 
-Every point is visited in several passes over the whole sweep, each in another order, so that a slow minute of the
-machine falls on no one algorithm. A point ends when the interval of its median is narrow enough and two passes agree on
-that, or when its samples or its time are used up.
+Every point is visited in several passes, each in another order, so that a slow minute of the machine falls on no one
+algorithm, and each with a plan and buffers of its own. In a pass a point takes its share of the least samples, and goes
+on until the interval of its median is narrow enough or the pass's share of its time is used up.
 """
 
 import math
@@ -17,18 +17,19 @@ TURNS = 3
 BATCH_SECONDS = 1.0
 """The longest a batch should last: an interrupt waits for the end of a batch."""
 
-Stop = Literal["", "interval", "samples", "time"]
+Stop = Literal["interval", "samples", "time"]
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What is known of a point: samples that count, samples taken, seconds spent, and the interval's relative width.
+    """What is known of a point: samples that count, in this pass too, samples taken, seconds, the interval's width.
 
-    `per_sample` is the seconds that one takes, its start included, None while not known; `width` is None while there
-    are too few samples for an interval.
+    `per_sample` is the seconds that one takes, its start included, None while not known; `width` is relative to the
+    median, None while there are too few samples for an interval.
     """
 
     done: int = 0
+    in_pass: int = 0
     taken: int = 0
     seconds: float = 0.0
     per_sample: float | None = None
@@ -56,16 +57,11 @@ class Pace:
         turn = max(1, math.ceil(self._share(at.per_sample) / TURNS))
         return max(0, min(wanted, turn, max(1, int(BATCH_SECONDS / at.per_sample))))
 
-    def stopped(self, at: Progress, pass_: int) -> Stop:
-        """Return what ended the point after pass `pass_`, or "" when it goes on."""
-        last = pass_ + 1 >= self.passes
-        if self.iterations is not None:
-            return "samples" if at.done >= self.iterations or self._hopeless(at) else ""
-        if at.done >= LEAST_SAMPLES and self._narrow(at) and (pass_ > 0 or last):
-            return "interval"
-        if at.done >= MOST_SAMPLES:
+    def stopped(self, at: Progress) -> Stop:
+        """Return what ended the point after its last pass."""
+        if self.iterations is not None or at.done >= MOST_SAMPLES:
             return "samples"
-        return "time" if last or (at.seconds >= self.max_seconds and at.done >= LEAST_SAMPLES) else ""
+        return "interval" if self._narrow(at) else "time"
 
     def _wanted(self, at: Progress, per_sample: float, pass_: int) -> int:
         """Return the samples still to be taken in this pass."""
@@ -74,8 +70,7 @@ class Pace:
             return 0
         if self.iterations is not None:
             return math.ceil(self.iterations * part) - at.done
-        # By the second pass there are enough for an interval, so that two passes can end the point.
-        least = math.ceil(LEAST_SAMPLES * min(1.0, (pass_ + 1) / min(2, self.passes))) - at.done
+        least = max(math.ceil(LEAST_SAMPLES * part) - at.done, math.ceil(LEAST_SAMPLES / self.passes) - at.in_pass)
         if least > 0:
             return least
         if self._narrow(at):

@@ -40,6 +40,8 @@ GIB = 1 << 30
 LATE_SHARE, MOST_STRETCH, MOST_PATIENCE = 0.3, 4.0, 64.0
 """Windows are stretched while more than this share of a batch comes late, up to so many times; and the time until the
 first of a batch, while all of a batch is late."""
+BLOCK_SECONDS = 120.0
+"""Points that may take so long together go through all passes before the next ones begin."""
 TAKE_TURNS_NBYTES = GIB
 """Algorithms take turns while their vectors together stay below this; each plan may hold memory of a vector's size."""
 
@@ -117,9 +119,10 @@ class Trial:
         """Return what the pace is decided by."""
         width = None
         if self.done >= LEAST_SAMPLES:
-            seen = summarise(np.concatenate(self.samples))
+            seen = summarise(np.concatenate(self.samples), self.passes)
             width = (seen.ci_high_us - seen.ci_low_us) / max(seen.median_us, 1e-3)
-        return Progress(self.done, self.done + self.late, self.seconds, self.per_sample, width)
+        in_pass = self.passes[-1] if self.passes else 0
+        return Progress(self.done, in_pass, self.done + self.late, self.seconds, self.per_sample, width)
 
     def take(self, slowest: npt.NDArray[np.int64], late: npt.NDArray[np.bool_], mine: npt.NDArray[np.int64]) -> None:
         """Take in a batch: samples that some rank came late for do not count."""
@@ -144,6 +147,9 @@ class Trial:
 
 def _share(start: float, times: int) -> float:
     return max((time.perf_counter() - start) / times, 1e-9)
+
+
+Visit = tuple[Group, list[Trial]]
 
 
 class Sweep:
@@ -184,19 +190,30 @@ class Sweep:
         combination does not exist or that memory is short, or when the listener fails.
         """
         tally: Counter[str] = Counter()
-        for pass_ in range(self._config.passes):
-            for group, trials in self._order(pass_):
-                from_root(self._comm, partial(self._listener.begin, group, pass_))
-                self._measure(group, trials, pass_)
-                points = [self._point(group, trial) for trial in trials if trial.finished]
-                from_root(self._comm, partial(self._tell, points))
-                tally.update(point.status for point in points)
+        for block in self._blocks():
+            for pass_ in range(self._config.passes):
+                for group, trials in self._order(block, pass_):
+                    from_root(self._comm, partial(self._listener.begin, group, pass_))
+                    self._measure(group, trials, pass_)
+                    points = [self._point(group, trial) for trial in trials if trial.finished]
+                    from_root(self._comm, partial(self._tell, points))
+                    tally.update(point.status for point in points)
         return tally
 
-    def _order(self, pass_: int) -> Iterator[tuple[Group, list[Trial]]]:
-        """Yield the groups of a pass with their trials that go on: shuffled alike on all ranks, the last in order."""
+    def _blocks(self) -> Iterator[list[Visit]]:
+        """Yield the groups in blocks that go through all passes: points reach the disk after minutes, not at the end."""
+        block: list[Visit] = []
+        for group, trials in self._trials:
+            block.append((group, trials))
+            if sum(len(known) for _, known in block) * self._config.max_seconds >= BLOCK_SECONDS:
+                yield block
+                block = []
+        yield block
+
+    def _order(self, block: list[Visit], pass_: int) -> Iterator[Visit]:
+        """Yield the groups of a pass with the trials that go on, shuffled alike on all ranks; the last in order."""
         shuffled = random.Random(f"{self._config.seed} {pass_}")
-        order = list(self._trials)
+        order = list(block)
         if pass_ + 1 < self._config.passes:
             shuffled.shuffle(order)
         for group, trials in order:
@@ -224,13 +241,18 @@ class Sweep:
             self._begin(group, trial, plan, buffers, pass_)
         self._sample(live, pass_)
         for trial, plan in live:
-            trial.stopped = self._comm.bcast(self._pace.stopped(trial.progress(), pass_))
-            if trial.stopped and not trial.done:
-                trial.status, trial.stopped = "failed", ""
-                trial.reason = f"all {trial.late} samples were late: the ranks never began together; try --sync barrier"
-            elif trial.stopped:
-                self._check(group, trial, plan, buffers, " after the timed samples")
+            if pass_ + 1 == self._config.passes:
+                self._end(group, trial, plan, buffers)
             plan.close()
+
+    def _end(self, group: Group, trial: Trial, plan: "Plan | ColdPlan", buffers: Buffers) -> None:
+        """Say what ended the point, and check its result once more."""
+        if not trial.done:
+            trial.status = "failed"
+            trial.reason = f"all {trial.late} samples were late: the ranks never began together; try --sync barrier"
+            return
+        trial.stopped = self._comm.bcast(self._pace.stopped(trial.progress()))
+        self._check(group, trial, plan, buffers, " after the timed samples")
 
     def _begin(self, group: Group, trial: Trial, plan: "Plan | ColdPlan", buffers: Buffers, pass_: int) -> None:
         """Check the result when it is the first visit, and warm up: caches, connections, an idea of the speed."""

@@ -21,7 +21,7 @@ import click
 @click.option("--csv", metavar="FILE", help="Write a row for each point to FILE.")
 @click.option("--table", metavar="FORM", help="Write the table as markdown or latex.")
 def command(base: str, new: str, **options: str | bool | None) -> int:
-    r"""Compare the run in the directory NEW with the run in BASE, point by point.
+    """Compare the run in the directory NEW with the run in BASE, point by point.
 
     \b
     ddlbench compare reports/before reports/after
@@ -30,7 +30,7 @@ def command(base: str, new: str, **options: str | bool | None) -> int:
     A point is slower or faster when the rank-sum test, corrected for the number of points, and the 95 % interval of the
     ratio of medians both say so by more than the margin; the same when the interval lies within the margin; otherwise
     it is unclear. docs/comparing.md says what that rests on.
-    """
+    """  # noqa: D301 - \b is for click
     from ddlbench.cli.comparison import Wanted, show
     from ddlbench.cli.ending import on_first_rank
 

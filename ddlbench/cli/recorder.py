@@ -12,7 +12,8 @@ from ddlbench.bench.progress import Screen, Table, Totals
 from ddlbench.bench.sweep import Group, Key, groups, key_of, key_of_point
 from ddlbench.cli import outputs
 from ddlbench.errors import DdlbenchError, UsageError
-from ddlbench.records import Point, Run, Store
+from ddlbench.records import Point, Run, Store, load
+from ddlbench.report.printed import printed
 from ddlbench.schedule.algorithm import BoundAlgorithm
 
 
@@ -25,10 +26,18 @@ def differing(there: Run, here: Run) -> Iterator[str]:
 
 
 class Recorder:
-    """The listener of a sweep into the directory `out`; `stack` closes what it opens. Only rank 0 calls its methods."""
+    """The listener of a sweep into the directory `out`; `stack` closes what it opens. Only rank 0 calls its methods.
 
-    def __init__(self, out: Path, config: SweepConfig, algorithms: Sequence[BoundAlgorithm], stack: ExitStack) -> None:
+    `form` is how the points are printed: "table" as they finish, or one of `printed.FORMS` at the end; then stdout
+    holds that and nothing else, and the table goes to stderr.
+    """
+
+    def __init__(
+        self, out: Path, config: SweepConfig, algorithms: Sequence[BoundAlgorithm], stack: ExitStack, form: str
+    ) -> None:
         self._out = out
+        self._form = form
+        self._words = sys.stdout if form == "table" else sys.stderr
         self._config = config
         self._algorithms = tuple(algorithms)
         self._stack = stack
@@ -70,7 +79,7 @@ class Recorder:
         names = [algorithm.name for algorithm in self._algorithms]
         table = Table(dtypes, self._config.ops, names, places=self._config.in_place != (False,))
         total = sum(len(group.algorithms) for group in groups(self._config, self._algorithms))
-        return Screen(table, total, out=sys.stdout, err=sys.stderr)
+        return Screen(table, total, out=self._words, err=sys.stderr)
 
     def begin(self, group: Group, pass_: int) -> None:
         """Show what is measured now."""
@@ -106,6 +115,10 @@ class Recorder:
             ) from error
         self._stack.close()
         self._write(self._closing(tally))
+        if self._form != "table":
+            loaded = load(self._out)
+            sys.stdout.write(printed(self._form, loaded.run, loaded.points))
+            sys.stdout.flush()
 
     def _closing(self, tally: Counter[str]) -> list[str]:
         counts = ", ".join(f"{number} {status}" for status, number in sorted(tally.items()))
@@ -114,5 +127,5 @@ class Recorder:
         return [*totals, f"# {tally.total()} points in {time.monotonic() - self._started:.1f} s: {counts}", where]
 
     def _write(self, lines: Sequence[str]) -> None:
-        sys.stdout.write("".join(f"{line}\n" for line in lines))
-        sys.stdout.flush()
+        self._words.write("".join(f"{line}\n" for line in lines))
+        self._words.flush()

@@ -49,6 +49,7 @@ class Request:
     out: Path | None
     overwrite: bool
     resume: bool
+    form: str
     command: tuple[str, ...]
 
 
@@ -105,7 +106,7 @@ class Session:
         algorithms = agreed(self._comm, self._resolved)
         proofs = [proof for bound in algorithms if (proof := agreed(self._comm, partial(self._proved, bound)))]
         with ExitStack() as stack:
-            recorder = Recorder(self._out, self._config, algorithms, stack)
+            recorder = Recorder(self._out, self._config, algorithms, stack, self._request.form)
             record = self._record(proofs)
             done = from_root(self._comm, partial(self._opened, recorder, record))
             try:

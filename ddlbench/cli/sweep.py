@@ -43,7 +43,7 @@ import click
 @click.option("-w", "--warmup", "--warmup-iters", "warmup", metavar="N", help="Runs before the samples (5).")
 @click.option("--ci", metavar="SHARE", help="Stop when the median's 95 % interval is narrower than this (5%).")
 @click.option("--max-seconds", metavar="S", help="Time for the samples of a point, without -n (0.5).")
-@click.option("--passes", metavar="N", help="Passes over the sweep that a point's samples come from (3).")
+@click.option("--passes", metavar="N", help="Passes over the sweep that a point's samples come from (5).")
 @click.option("--seed", metavar="N", help="Orders of the passes (1).")
 @click.option("--sync", metavar="[auto|barrier|window]", help="How ranks start together (auto: window where it may).")
 @click.option("--cache", metavar="[warm|cold]", help="Whether a vector may still be in cache from the last run (warm).")
@@ -53,11 +53,19 @@ import click
 @click.option("--grid", metavar="XxY", help="Ranks of a node × nodes (as found).")
 @click.option("--out", metavar="DIR", help="Where the results go (reports/sweep-DATE-TIME).")
 @click.option("--overwrite", is_flag=True, help="Replace a run that is in DIR.")
+@click.option(
+    "--format",
+    "form",
+    default="table",
+    metavar="FORM",
+    help="What stdout gets: table, or at the end csv, jsonl, osu or nccl.",
+)
 @click.option("--resume", metavar="DIR", help="Go on with the run in DIR: measure what is missing there.")
 def command(
     config: str | None,
     out: str | None,
     resume: str | None,
+    form: str,
     checked: bool | None,
     overwrite: bool,
     **flags: str | tuple[str, ...] | None,
@@ -70,7 +78,11 @@ def command(
     mpirun -n 4 ddlbench sweep configs/sweeps/quick.toml --out results
     """  # noqa: D301 - \b is for click
     from ddlbench.cli.session import Request, run
+    from ddlbench.errors import unknown
+    from ddlbench.report.printed import FORMS
 
+    if form not in ("table", *FORMS):
+        raise unknown("format", form, ("table", *FORMS))
     if resume is not None and (out is not None or overwrite):
         raise click.UsageError("--resume DIR names the run to go on with: leave out --out and --overwrite")
     given = {name: value for name, value in flags.items() if value not in (None, ())}
@@ -82,6 +94,7 @@ def command(
         out=Path(place) if (place := resume or out) else None,
         overwrite=overwrite,
         resume=resume is not None,
+        form=form,
         command=("ddlbench", *sys.argv[1:]),
     )
     return run(request)

@@ -1,5 +1,6 @@
 """The table of results: one row per point, in the columns that the CSV has."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -43,7 +44,7 @@ def result_row(point: Point) -> dict[str, Any]:
 
     `time_us_median` of an imported point is the mean that its log states; `statistic` says which it is.
     """
-    summary = summarise(point.samples_ns)
+    summary = summarise(point.samples_ns, point.passes)
     time_us = summary.median_us if point.stated is None else point.stated.mean_us
     figures = {
         "samples": summary.samples,
@@ -64,5 +65,9 @@ def results_table(loaded: Loaded) -> pd.DataFrame:
 
     Figures are unrounded; one that does not apply is NaN (`wrong`: <NA>). The index is the position in `loaded.points`.
     """
-    rows = [result_row(point) for point in loaded.points]
-    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(DTYPES)
+    return points_table(loaded.points)
+
+
+def points_table(points: Sequence[Point]) -> pd.DataFrame:
+    """Return the table of results of some points, as `results_table` does for those of a run."""
+    return pd.DataFrame([result_row(point) for point in points], columns=list(COLUMNS)).astype(DTYPES)

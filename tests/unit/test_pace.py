@@ -2,24 +2,21 @@
 
 import pytest
 
-from ddlbench.bench.pace import BATCH_SECONDS, LEAST_SAMPLES, MOST_SAMPLES, TURNS, Pace, Progress
+from ddlbench.bench.pace import BATCH_SECONDS, LEAST_SAMPLES, MOST_LATE, MOST_SAMPLES, TURNS, Pace, Progress
 
 
-def play(pace, per_sample, width=lambda done: 1.0, late=lambda taken: False):
+def play(pace, per_sample, width=lambda done: 1.0, late=False):
     """Return the batches of each pass and what ended the point, for samples that last `per_sample` seconds."""
     passes, done, taken, seconds = [], 0, 0, 0.0
     for number in range(pace.passes):
-        batches = []
-        while batch := pace.batch(Progress(done, taken, seconds, per_sample, width(done)), number):
+        batches, in_pass = [], 0
+        while batch := pace.batch(Progress(done, in_pass, taken, seconds, per_sample, width(done)), number):
             batches.append(batch)
             taken, seconds = taken + batch, seconds + batch * per_sample
-            done += 0 if late(taken) else batch
+            done, in_pass = (done, in_pass) if late else (done + batch, in_pass + batch)
             assert len(batches) < 10_000
         passes.append(batches)
-        stop = pace.stopped(Progress(done, taken, seconds, per_sample, width(done)), number)
-        if stop:
-            return passes, stop
-    raise AssertionError("the last pass ends every point")
+    return passes, pace.stopped(Progress(done, in_pass, taken, seconds, per_sample, width(done)))
 
 
 def total(passes):
@@ -28,7 +25,7 @@ def total(passes):
 
 @pytest.mark.parametrize("per_sample", [1e-9, 1e-6, 1e-3, 0.03, 1.0, 60.0])
 def test_a_point_has_between_twenty_and_two_thousand_samples(per_sample):
-    passes, stop = play(Pace(None, 0.05, 0.5, 3), per_sample)
+    passes, stop = play(Pace(None, 0.05, 0.5, 5), per_sample)
     assert LEAST_SAMPLES <= total(passes) <= MOST_SAMPLES
     assert stop == ("samples" if per_sample < 1e-4 else "time")
 
@@ -39,21 +36,17 @@ def test_every_pass_takes_its_share():
     assert all(len(batches) >= TURNS for batches in passes)
 
 
-def test_a_narrow_interval_ends_the_point_after_two_passes():
-    passes, stop = play(Pace(None, 0.05, 10.0, 3), 1e-3, width=lambda done: 0.01)
+def test_a_narrow_interval_leaves_each_pass_its_least_samples():
+    passes, stop = play(Pace(None, 0.05, 10.0, 5), 1e-3, width=lambda done: 0.01)
     assert stop == "interval"
-    assert len(passes) == 2
-    assert total(passes) == LEAST_SAMPLES
+    assert [sum(batches) for batches in passes] == [4] * 5
 
 
 def test_an_interval_that_becomes_narrow_late_ends_it_late():
-    passes, stop = play(Pace(None, 0.05, 10.0, 3), 1e-3, width=lambda done: 0.01 if done > 900 else 0.2)
+    passes, stop = play(Pace(None, 0.05, 10.0, 5), 1e-3, width=lambda done: 0.01 if done > 900 else 0.2)
     assert stop == "interval"
     assert 900 < total(passes) < 1600
-
-
-def test_one_pass_may_end_by_its_interval_too():
-    assert play(Pace(None, 0.05, 1.0, 1), 1e-3, width=lambda done: 0.0)[1] == "interval"
+    assert all(sum(batches) >= LEAST_SAMPLES / 5 for batches in passes)
 
 
 @pytest.mark.parametrize("iterations", [1, 3, 30, 5000])
@@ -63,7 +56,7 @@ def test_a_number_of_iterations_is_kept_exactly(iterations):
 
 
 def test_a_slow_point_takes_no_more_than_the_least():
-    assert total(play(Pace(None, 0.05, 0.5, 3), 5.0)[0]) == LEAST_SAMPLES
+    assert total(play(Pace(None, 0.05, 0.5, 5), 5.0)[0]) == LEAST_SAMPLES
 
 
 @pytest.mark.parametrize("per_sample", [0.1, 0.9, 30.0])
@@ -76,8 +69,7 @@ def test_an_unknown_speed_is_found_out_with_one_sample():
     assert Pace(None, 0.05, 0.5, 3).batch(Progress(), 0) == 1
 
 
-def test_samples_that_are_all_late_end_the_point():
-    passes, stop = play(Pace(None, 0.05, 0.5, 3), 1e-3, late=lambda taken: True)
-    assert 3 * LEAST_SAMPLES < total(passes) <= 2100
-    assert stop == "time"
-    assert play(Pace(100, 0.05, 0.5, 3), 1e-3, late=lambda taken: True)[1] == "samples"
+@pytest.mark.parametrize("iterations", [None, 100])
+def test_samples_that_are_all_late_end_the_point(iterations):
+    passes, _ = play(Pace(iterations, 0.05, 0.5, 3), 1e-3, late=True)
+    assert 3 * LEAST_SAMPLES < total(passes) <= MOST_LATE + 100
