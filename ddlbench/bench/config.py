@@ -67,7 +67,7 @@ class SweepConfig:
             "dtypes": [dtype.name for dtype in self.dtypes],
             "ops": list(self.ops),
             "sizes": list(self.sizes),
-            "workload": self.workload and {"name": self.workload.name, "tensors": len(self.workload.numels)},
+            "workload": self.workload and self.workload.to_json(),
             "fuse": self.fuse,
             "in_place": list(self.in_place),
             "iterations": self.iterations,
@@ -82,6 +82,23 @@ class SweepConfig:
             "check": self.check,
             "grid": self.grid and str(self.grid),
         }
+
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "SweepConfig | None":
+        """Return the configuration that `to_json` made `data` of; None where it cannot be had back exactly."""
+        try:
+            config = cls(**{name: _stored(name, value) for name, value in data.items() if value is not None})
+            return config if config.to_json() == data else None
+        except (AttributeError, KeyError, TypeError, ValueError, UsageError):
+            return None
+
+
+def _stored(name: str, value: Any) -> Any:
+    """Return the value of the field `name` from what the record of a run holds for it."""
+    if name == "workload":
+        return Workload.from_json(value)
+    return tuple(value) if name in ("in_place", "sizes") else PARSERS[name](value)
 
 
 def _words(value: object) -> tuple[str, ...]:

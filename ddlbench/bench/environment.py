@@ -5,7 +5,8 @@ The environment is an allow list, never all of it: it ends up in reports people 
 
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,15 +15,13 @@ from typing import Any
 from ddlbench.records import TrustFlag
 from ddlbench.topology import Topology
 
-VARIABLES = (
+TUNING = (
     "OMPI_MCA_btl*",
     "OMPI_MCA_coll*",
     "OMPI_MCA_mpi_yield_when_idle",
     "OMPI_MCA_mtl*",
     "OMPI_MCA_osc",
     "OMPI_MCA_pml*",
-    "OMPI_COMM_WORLD_SIZE",
-    "OMPI_COMM_WORLD_LOCAL_SIZE",
     "MPICH_ASYNC_PROGRESS",
     "MPIR_CVAR_*ALLREDUCE*",
     "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE",
@@ -39,17 +38,27 @@ VARIABLES = (
     "OMP_NUM_THREADS",
     "OMP_PLACES",
     "OMP_PROC_BIND",
+)
+"""The variables that say how MPI was tuned, as shell patterns."""
+LAUNCH = (
+    "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
     "SLURM_JOB_ID",
     "SLURM_JOB_NUM_NODES",
     "SLURM_STEP_NUM_TASKS",
     "LSB_JOBID",
     "PBS_JOBID",
 )
-"""The variables that say how the ranks were started and how MPI was tuned, as shell patterns."""
+"""The variables that say how the ranks were started."""
+VARIABLES = TUNING + LAUNCH
 
 PACKAGES = ("ddlbench", "mpi4py", "numpy")
 BUSY_SHARE = 0.25
 """A machine whose load before the run is above this share of its cores was doing something else."""
+STOLEN_SHARE = 0.01
+"""Ranks whose processors were given to another guest for more than this share of the run waited for each other."""
+LATE_SHARE = 0.1
+"""Of a quiet machine's samples next to none come late; above this share it was held up all the time."""
 
 
 def environment(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
@@ -66,9 +75,9 @@ def environment(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
     }
 
 
-def allowed(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that may be stored."""
-    return {name: environ[name] for name in sorted(environ) if any(fnmatchcase(name, pattern) for pattern in VARIABLES)}
+def allowed(environ: Mapping[str, str], patterns: Sequence[str] = VARIABLES) -> dict[str, str]:
+    """Return the variables that may be stored, or those of them that `patterns` name."""
+    return {name: environ[name] for name in sorted(environ) if any(fnmatchcase(name, pattern) for pattern in patterns)}
 
 
 def _version(package: str) -> str | None:
@@ -146,6 +155,51 @@ def unpinned(topology: Topology) -> Iterator[TrustFlag]:
     free = sum(len(cpus) > 1 for cpus in topology.cpus)
     if free:
         yield TrustFlag("unpinned", f"{_counted(free, 'rank')} of {topology.ranks} may move between cores")
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """Clock ticks of some processors since the machine started: those that other guests had, and all of them."""
+
+    stolen: int
+    all: int
+
+    def share_since(self, before: "Ticks") -> float:
+        """Return the share of the ticks since `before` that other guests had; 0 where there were none."""
+        return (self.stolen - before.stolen) / max(1, self.all - before.all)
+
+
+def ticks(cpus: Collection[int]) -> Ticks:
+    """Return the ticks of the processors `cpus` of this host until now; none where the system does not say."""
+    names = {f"cpu{cpu}" for cpu in cpus}
+    words = (line.split() for line in _lines(Path("/proc/stat")) if line.startswith("cpu"))
+    # user nice system idle iowait irq softirq steal; the guests after them are in user and nice already
+    counts = [[int(word) for word in line[1:9]] for line in words if line[0] in names and len(line) > 8]
+    return Ticks(sum(count[7] for count in counts), sum(map(sum, counts)))
+
+
+def stolen(topology: Topology, shares: Sequence[float]) -> Iterator[TrustFlag]:
+    """Yield a flag for each node whose processors went to other guests of the machine below for a part of the run.
+
+    `shares` holds for each rank the share of time that its processors were taken away.
+    """
+    for node in range(topology.nodes):
+        ranks = [rank for rank, where in enumerate(topology.node_of) if where == node]
+        worst = max(shares[rank] for rank in ranks)
+        if worst > STOLEN_SHARE:
+            yield TrustFlag("stolen", f"other guests had {worst:.1%} of the processors' time on {topology.hosts[ranks[0]]}")
+
+
+def late(missed: int, taken: int) -> Iterator[TrustFlag]:
+    """Yield a flag when many of the samples `taken` were `missed`: a rank was not ready at their start."""
+    if missed > LATE_SHARE * taken:
+        yield TrustFlag("late", f"{missed / taken:.0%} of the samples were left out: a rank was not ready at their start")
+
+
+def clock_apart(sync: str, error_us: float, most_us: float) -> Iterator[TrustFlag]:
+    """Yield a flag when starts rest on clocks that are `error_us` apart, more than the `most_us` that they may be."""
+    if sync == "window" and error_us > most_us:
+        yield TrustFlag("clock", f"starts rest on clocks that are up to {error_us:.1f} us apart")
 
 
 def _counted(number: int, noun: str) -> str:

@@ -201,7 +201,7 @@ class Sweep:
         return tally
 
     def _blocks(self) -> Iterator[list[Visit]]:
-        """Yield the groups in blocks that go through all passes: points reach the disk after minutes, not at the end."""
+        """Yield the groups in blocks that go through all passes, so that points reach the disk after minutes."""
         block: list[Visit] = []
         for group, trials in self._trials:
             block.append((group, trials))

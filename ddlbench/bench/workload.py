@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ddlbench.errors import UsageError, unknown
 
@@ -27,6 +28,15 @@ class Workload:
         A tensor larger than that has a buffer of its own.
         """
         return Workload(self.name, tuple(_fuse(self.numels, limit)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the workload as a JSON object, for the record of a run."""
+        return {"name": self.name, "tensors": len(self.numels), "numels": list(self.numels)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Workload":
+        """Read what `to_json` wrote; raises `KeyError` for what it did not."""
+        return cls(data["name"], tuple(data["numels"]))
 
 
 def _fuse(numels: Iterable[int], limit: int) -> Iterator[int]:

@@ -7,23 +7,28 @@ from fractions import Fraction
 
 from ddlbench.algorithms import available, resolve
 from ddlbench.algorithms.naming import VENDORS, written_grid
+from ddlbench.bench.environment import available_nbytes
 from ddlbench.errors import ProofError, UsageError
 from ddlbench.schedule.algorithm import Algorithm, BoundAlgorithm
 from ddlbench.schedule.grid import Grid
 from ddlbench.schedule.lower import lower
+from ddlbench.schedule.move import ADD, STEP
 from ddlbench.schedule.stats import stats
 from ddlbench.schedule.verify import verify
 
 EXAMPLE = Grid((4, 2))
 MOST_RANKS = 65_536
+WORKING_COPIES = 8
+"""How many times a schedule's table the memory of a proof is, about."""
 
 
 def grid_of(ranks: str | None, grid: str | None, otherwise: Grid) -> Grid:
     """Return the grid that the options `--ranks` and `--grid` ask for; raises `UsageError`."""
-    if grid is not None and ranks is not None:
-        return Grid.parse(grid).check_size(_ranks(ranks).size)
     if grid is not None:
-        return Grid.parse(grid)
+        written = Grid.parse(grid)
+        if written.size > MOST_RANKS:
+            raise UsageError(f"--grid {grid}: {written.size} ranks, expected at most {MOST_RANKS}")
+        return written if ranks is None else written.check_size(_ranks(ranks).size)
     return otherwise if ranks is None else _ranks(ranks)
 
 
@@ -90,7 +95,23 @@ def proof(text: str, ranks: str | None, grid: str | None) -> int:
     return 0
 
 
+def _check_memory(bound: BoundAlgorithm) -> None:
+    """Refuse a proof whose tables would not fit into memory; raises `UsageError` with both amounts."""
+    ranks = bound.grid.size
+    tables = [lower(bound, [rank]).table for rank in (0, ranks - 1)]
+    adds = max(int(table["nchunks"][table["kind"] == ADD].sum()) for table in tables) * ranks / bound.chunks
+    rows = max(map(len, tables)) * ranks
+    need, room = rows * STEP.itemsize * WORKING_COPIES + adds * ranks / 8, available_nbytes()
+    if room is not None and need > room:
+        gib = 1 << 30
+        raise UsageError(
+            f"proving {bound.name} on {ranks} ranks takes about {need / gib:.0f} GiB, "
+            f"{room / gib:.0f} are free here: ask for fewer ranks"
+        )
+
+
 def _proved(bound: BoundAlgorithm) -> str:
+    _check_memory(bound)
     start = time.perf_counter()
     schedule = lower(bound)
     found = verify(schedule)

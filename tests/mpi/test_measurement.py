@@ -1,4 +1,4 @@
-"""Whether figures mean what they say: an algorithm against itself, clocks against each other, starts against windows."""
+"""Whether figures mean what they say: an algorithm against itself, clocks, and starts in windows."""
 
 import dataclasses
 import sys

@@ -9,6 +9,8 @@ import pytest
 
 from ddlbench import __version__
 from ddlbench.cli import VERBS, main
+from ddlbench.cli.catalogue import proof
+from ddlbench.errors import UsageError
 
 LAUNCHED = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1"}
 
@@ -162,3 +164,14 @@ def test_a_terminal_without_unicode_still_gets_the_list():
     environ = os.environ | {"PYTHONIOENCODING": "ascii"}
     done = subprocess.run([sys.executable, "-m", "ddlbench", "list"], capture_output=True, check=False, env=environ)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_proof_too_large_for_memory_is_refused_with_both_amounts(monkeypatch):
+    monkeypatch.setattr("ddlbench.cli.catalogue.available_nbytes", lambda: 1 << 20)
+    with pytest.raises(UsageError, match=r"ring on 512 ranks takes about 0 GiB, 0 are free here"):
+        proof("ring", "512", None)
+
+
+def test_a_grid_of_too_many_ranks_is_refused():
+    with pytest.raises(UsageError, match="--grid 512x512: 262144 ranks, expected at most 65536"):
+        proof("ring", None, "512x512")
