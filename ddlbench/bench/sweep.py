@@ -40,6 +40,8 @@ GIB = 1 << 30
 LATE_SHARE, MOST_STRETCH, MOST_PATIENCE = 0.3, 4.0, 64.0
 """Windows are stretched while more than this share of a batch comes late, up to so many times; and the time until the
 first of a batch, while all of a batch is late."""
+MANY_LATE = 100
+"""So many late samples and hardly any other: the ranks of this machine cannot start together now."""
 BLOCK_SECONDS = 120.0
 """Points that may take so long together go through all passes before the next ones begin."""
 TAKE_TURNS_NBYTES = GIB
@@ -90,6 +92,7 @@ class Trial:
     """One algorithm on one vector: what the checks said, and its samples, each that of the slowest rank."""
 
     algorithm: BoundAlgorithm
+    timer: Timer
     status: Status = "ok"
     reason: str = ""
     transport: str = ""
@@ -99,6 +102,7 @@ class Trial:
     mine: list[npt.NDArray[np.int64]] = field(default_factory=list)
     passes: list[int] = field(default_factory=list)
     late: int = 0
+    missed: int = 0
     seconds: float = 0.0
     per_sample: float | None = None
     expected_s: float = 0.0
@@ -137,6 +141,12 @@ class Trial:
         if len(recent):
             self.expected_s = float(np.median(recent)) * 1e-9
 
+    def start_anew(self, timer: Timer) -> None:
+        """Leave out all samples so far and go on with another `timer`: nearly all of them were late."""
+        self.reason = f"timed after barriers: {self.late} of {self.late + self.done} aligned starts were late"
+        self.missed, self.late, self.seconds, self.timer = self.missed + self.late, 0, 0.0, timer
+        self.samples, self.mine, self.passes = [], [], [0] * len(self.passes)
+
     def found(self, total: Findings, text: str) -> None:
         """Take in what a check found on all ranks together, and the text that says so."""
         wrong = total.wrong + total.changed + total.damaged
@@ -155,7 +165,9 @@ Visit = tuple[Group, list[Trial]]
 class Sweep:
     """A sweep over the ranks of `communicator`; `listener` is told of it on rank 0 and is not used elsewhere.
 
-    `done` are points, as `key_of` names them, that an earlier part of the run has measured already.
+    `timer` times the samples; points whose samples are nearly all late by it are timed by its fallback, where it has
+    one, and say so. `done` are points, as `key_of` names them, that an earlier part of the run has
+    measured already.
     """
 
     def __init__(
@@ -176,10 +188,9 @@ class Sweep:
         self._layout = layout
         self._price = price
         self._listener = listener
-        self._timer = timer
         self._pace = Pace(config.iterations, config.ci, config.max_seconds, config.passes)
         self._trials = [
-            (group, [Trial(a) for a in group.algorithms if key_of(group, a) not in done])
+            (group, [Trial(a, timer) for a in group.algorithms if key_of(group, a) not in done])
             for group in groups(config, tuple(algorithms))
         ]
 
@@ -349,12 +360,14 @@ class Sweep:
     def _take(self, trial: Trial, plan: "Plan | ColdPlan", batch: int) -> None:
         """Take `batch` samples; each is the time of the slowest rank, and does not count when any was late."""
         start = time.perf_counter()
-        taken = self._timer.batch(plan, batch, window_ns(trial.expected_s, trial.stretch), trial.patience)
+        taken = trial.timer.batch(plan, batch, window_ns(trial.expected_s, trial.stretch), trial.patience)
         both = np.array([taken.durations, taken.late])
         self._comm.Allreduce(_in_place(), both, _max())
         trial.take(both[0], both[1] > 0, taken.durations)
         trial.seconds += time.perf_counter() - start
-        trial.per_sample = max(trial.seconds / (trial.done + trial.late), 1e-9)
+        if trial.timer.fallback is not None and trial.late >= MANY_LATE and trial.late > 10 * trial.done:
+            trial.start_anew(trial.timer.fallback)
+        trial.per_sample = max(trial.seconds / max(trial.done + trial.late, 1), 1e-9)
 
     def _point(self, group: Group, trial: Trial) -> Point:
         """Return the trial as a record, complete on rank 0 (collective)."""
@@ -372,10 +385,10 @@ class Sweep:
             ranks=self._layout.ranks,
             device="cpu",
             transport=trial.transport,
-            sync=self._timer.sync,
+            sync=trial.timer.sync,
             samples_ns=tuple(map(int, slowest)),
             passes=tuple(trial.passes),
-            late=trial.late,
+            late=trial.late + trial.missed,
             stopped=trial.stopped,
             cache=self._config.cache,
             per_rank_ns=self._per_rank(trial),

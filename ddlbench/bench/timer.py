@@ -42,9 +42,10 @@ class Timed(Protocol):
 
 
 class Timer(Protocol):
-    """A way to time samples; `sync` is its name in records."""
+    """A way to time samples; `sync` is its name in records, `fallback` what to use where it does not work."""
 
     sync: str
+    fallback: "Timer | None"
 
     def batch(self, plan: Timed, samples: int, window_ns: int, patience: float = 1.0) -> Batch:
         """Time `samples` runs of `plan` (collective).
@@ -57,6 +58,7 @@ class BarrierTimer:
     """Each sample starts when the rank leaves an MPI barrier; ranks leave it at somewhat different times."""
 
     sync = "barrier"
+    fallback: Timer | None = None
 
     def batch(self, plan: Timed, samples: int, window_ns: int, patience: float = 1.0) -> Batch:  # noqa: ARG002
         """Time `samples` runs of `plan` (collective); windows are the other timer's."""
@@ -68,7 +70,8 @@ class WindowTimer:
 
     sync = "window"
 
-    def __init__(self, communicator: "Communicator", clock: GlobalClock) -> None:
+    def __init__(self, communicator: "Communicator", clock: GlobalClock, fallback: Timer | None = None) -> None:
+        self.fallback = fallback
         self._comm = communicator.comm
         self._clock = clock
 
@@ -108,9 +111,10 @@ def choose_timer(communicator: "Communicator", clock: GlobalClock, asked: str, c
     ready at one moment, and waiting for it would take the processor from the others; or the clocks are not close
     enough; or caches are emptied before each sample.
     """
-    window, barrier = WindowTimer(communicator, clock), BarrierTimer()
+    barrier = BarrierTimer()
+    window = WindowTimer(communicator, clock, barrier)
     if asked == "window":
-        return window, ""
+        return WindowTimer(communicator, clock), ""
     if asked == "barrier":
         return barrier, ""
     if communicator.yielding:

@@ -16,8 +16,9 @@ import pytest
 from ddlbench.bench import sweep as sweeping
 from ddlbench.bench.agreement import AgreedError, agreed, from_root
 from ddlbench.bench.config import load
+from ddlbench.bench.pace import LEAST_SAMPLES, MOST_SAMPLES
 from ddlbench.bench.sweep import Layout, Sweep, groups, key_of, key_of_point
-from ddlbench.bench.timer import BarrierTimer
+from ddlbench.bench.timer import BarrierTimer, Batch
 from ddlbench.errors import DdlbenchError, UnsupportedError, UsageError
 from launch import command, environment, start, stop
 
@@ -155,7 +156,7 @@ def test_without_a_number_there_are_at_least_twenty_samples(communicator):
     layout = Layout(2, 1, "2", 2)
     rest = {"layout": layout, "price": lambda *_: (None, None), "listener": listener, "timer": BarrierTimer()}
     Sweep(communicator, config, algorithms, **rest).run()
-    assert all(20 <= len(point.samples_ns) <= 1000 for point in listener.points)
+    assert all(LEAST_SAMPLES <= len(point.samples_ns) <= MOST_SAMPLES for point in listener.points)
 
 
 @pytest.mark.mpi(2)
@@ -206,6 +207,29 @@ def test_points_that_are_there_are_not_measured_again(run, communicator):
     tally = Sweep(communicator, config, bound, listener=listener, done=there, **rest).run()
     assert tally == {"ok": 1}
     assert [key_of_point(point) for point in listener.points] in ([], [("mpi", 4, "float32", "sum", False)])
+
+
+@pytest.mark.mpi(2)
+def test_ranks_that_cannot_start_together_are_timed_after_barriers_and_say_so(communicator):
+    class Never:
+        sync = "window"
+
+        def __init__(self, fallback=None):
+            self.fallback = fallback
+
+        def batch(self, plan, samples, *_):
+            return Batch(plan.time_samples(samples), np.ones(samples, bool))
+
+    config, listener = load(None, FAST | {"algorithms": "ring", "sizes": "8", "iterations": "40"}), Listener()
+    rest = {"layout": Layout(2, 1, "2", 2), "price": lambda *_: (None, None), "listener": listener}
+    bound = [communicator.bind("ring")]
+    assert Sweep(communicator, config, bound, timer=Never(BarrierTimer()), **rest).run() == {"ok": 1}
+    for point in listener.points:
+        assert (point.sync, len(point.samples_ns), point.late >= 100) == ("barrier", 40, True)
+        assert "aligned starts were late" in point.reason
+    listener.points.clear()
+    assert Sweep(communicator, config, bound, timer=Never(), **rest).run() == {"failed": 1}
+    assert all("the ranks never began together" in point.reason for point in listener.points)
 
 
 @pytest.mark.mpi(2, 3)
@@ -664,7 +688,7 @@ LONG = ("sweep", "-b", "8", "-e", "1K", "-i", "8", "--max-seconds", "0.2", "-n",
 def test_ctrl_c_ends_a_sweep_and_keeps_its_points(tmp_path):
     status, _, err = interrupted([*DDLBENCH, *LONG], tmp_path, signal.SIGINT)
     assert status == 130
-    assert err.strip() == "ddlbench: interrupted: the points that were finished are kept in out"
+    assert err.splitlines()[-1] == "ddlbench: interrupted: the points that were finished are kept in out"
     assert subprocess.run([*DDLBENCH, "report", "out"], capture_output=True, check=False, cwd=tmp_path).returncode == 0
     assert json.loads((tmp_path / "out" / "run.json").read_text())["finished"] is False
 
