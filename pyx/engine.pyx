@@ -59,6 +59,24 @@ def simd():
     return ddl_simd().decode()
 
 
+cdef extern from *:
+    """
+    #if defined(__GNUC__) && !defined(__clang__)
+    #define DDL_COMPILER "gcc " __VERSION__
+    #elif defined(__VERSION__)
+    #define DDL_COMPILER __VERSION__
+    #else
+    #define DDL_COMPILER ""
+    #endif
+    """
+    const char *DDL_COMPILER
+
+
+def compiler():
+    """Return the name and version of the C compiler that this module was built with; "" where it does not say."""
+    return DDL_COMPILER.decode()
+
+
 cdef class Memory:
     """A block of aligned memory that is freed with its owner."""
     cdef char *data

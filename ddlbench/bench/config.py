@@ -83,7 +83,6 @@ class SweepConfig:
             "grid": self.grid and str(self.grid),
         }
 
-
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "SweepConfig | None":
         """Return the configuration that `to_json` made `data` of; None where it cannot be had back exactly."""

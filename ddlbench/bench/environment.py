@@ -187,13 +187,17 @@ def stolen(topology: Topology, shares: Sequence[float]) -> Iterator[TrustFlag]:
         ranks = [rank for rank, where in enumerate(topology.node_of) if where == node]
         worst = max(shares[rank] for rank in ranks)
         if worst > STOLEN_SHARE:
-            yield TrustFlag("stolen", f"other guests had {worst:.1%} of the processors' time on {topology.hosts[ranks[0]]}")
+            yield TrustFlag(
+                "stolen", f"other guests had {worst:.1%} of the processors' time on {topology.hosts[ranks[0]]}"
+            )
 
 
 def late(missed: int, taken: int) -> Iterator[TrustFlag]:
     """Yield a flag when many of the samples `taken` were `missed`: a rank was not ready at their start."""
     if missed > LATE_SHARE * taken:
-        yield TrustFlag("late", f"{missed / taken:.0%} of the samples were left out: a rank was not ready at their start")
+        yield TrustFlag(
+            "late", f"{missed / taken:.0%} of the samples were left out: a rank was not ready at their start"
+        )
 
 
 def clock_apart(sync: str, error_us: float, most_us: float) -> Iterator[TrustFlag]:

@@ -2,13 +2,17 @@
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ddlbench.records import Loaded
 
 CSV_FILE = "results.csv"
 HTML_FILE = "report.html"
 
 
-def write(directory: Path) -> list[str]:
-    """Write the CSV and the page of the run in `directory`; return what of the run could not be read.
+def write(directory: Path) -> "Loaded":
+    """Write the CSV and the page of the run in `directory`; return it as it was read.
 
     Raises `UsageError` when there is no run, `DdlbenchError` when a file cannot be written.
     """
@@ -18,14 +22,17 @@ def write(directory: Path) -> list[str]:
     loaded = load(directory)
     write_csv(loaded, directory / CSV_FILE)
     write_html(loaded, directory / HTML_FILE)
-    return loaded.problems
+    return loaded
 
 
 def render(directory: str) -> int:
-    """Write the files of the run in `directory` and say where they are; return 1 when parts of it could not be read."""
+    """Write the files of the run in `directory` and say where they are; return 1 when parts of it are lost.
+
+    The line that a kill cut off is not: its point was not finished.
+    """
     place = Path(directory)
-    problems = write(place)
-    for problem in problems:
+    loaded = write(place)
+    for problem in loaded.problems:
         sys.stderr.write(f"ddlbench: warning: {place}: {problem}\n")
     sys.stdout.write(f"{place / CSV_FILE}\n{place / HTML_FILE}\n")
-    return 1 if problems else 0
+    return 1 if loaded.damaged else 0

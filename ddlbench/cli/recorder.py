@@ -4,25 +4,40 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ddlbench.bench.config import SweepConfig
+from ddlbench.bench.environment import late
 from ddlbench.bench.progress import Screen, Table, Totals
 from ddlbench.bench.sweep import Group, Key, groups, key_of, key_of_point
 from ddlbench.cli import outputs
-from ddlbench.errors import DdlbenchError, UsageError
-from ddlbench.records import Point, Run, Store, load
+from ddlbench.cli.resuming import check_same, joined
+from ddlbench.errors import DdlbenchError
+from ddlbench.records import Point, Run, Store, TrustFlag, load
 from ddlbench.report.printed import printed
 from ddlbench.schedule.algorithm import BoundAlgorithm
 
 
-def differing(there: Run, here: Run) -> Iterator[str]:
-    """Yield what keeps two parts of a run from being one: configuration, ranks, hosts, the MPI library."""
-    pairs = [(f"config.{name}", there.config.get(name), value) for name, value in here.config.items()]
-    pairs += [(name, there.topology.get(name), here.topology[name]) for name in ("ranks", "ranks_per_node", "hosts")]
-    pairs += [(f"MPI {name}", there.mpi.get(name), value) for name, value in here.mpi.items()]
-    return (f"{name} is {old!r} there and {new!r} here" for name, old, new in pairs if old != new)
+@contextmanager
+def _naming_output() -> Iterator[None]:
+    """Say of an `OSError` inside that the output could not be written; a pipe that nobody reads is another matter."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise DdlbenchError(f"cannot write to standard output: {error.strerror}") from error
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An open run directory: the record as it is to be now, the points that are there, and how many are missing."""
+
+    run: Run
+    done: frozenset[Key]
+    missing: int
 
 
 class Recorder:
@@ -42,34 +57,43 @@ class Recorder:
         self._algorithms = tuple(algorithms)
         self._stack = stack
         self._totals = Totals()
-        self._stored = 0
+        self._tally: Counter[str] = Counter()
+        self._late = self._taken = 0
         self._started = time.monotonic()
-        self._earlier: tuple[Point, ...] = ()
+        self._earlier: list[Point] = []
         self._waiting: dict[Key, Point] = {}
-        self._order = iter([key_of(group, a) for group in groups(config, self._algorithms) for a in group.algorithms])
+        keys = [key_of(group, a) for group in groups(config, self._algorithms) for a in group.algorithms]
+        self._total = len(keys)
+        self._order = iter(keys)
         self._next = next(self._order, None)
 
-    def create(self, run: Run, *, overwrite: bool) -> None:
+    def create(self, run: Run, *, overwrite: bool) -> Opened:
         """Open the run directory; raises `UsageError` when it holds a run that is not to be replaced."""
         self._store = self._stack.enter_context(Store.create(self._out, run, overwrite=overwrite))
+        return Opened(run, frozenset(), self._total)
 
-    def resume(self, run: Run) -> frozenset[Key]:
-        """Open the run directory to go on, and return the points that are there.
+    def resume(self, run: Run) -> Opened:
+        """Open the run directory to go on with what is there, but for points that failed: they are measured again.
 
         Raises `UsageError` naming what differs between `run`, the one that is wanted now, and the one there.
         """
-        store, loaded = Store.resume(self._out)
-        self._stack.enter_context(store)
-        differences = list(differing(loaded.run, run))
-        if differences:
-            raise UsageError(f"{self._out} cannot be gone on with: {'; '.join(differences)}")
-        self._store, self._earlier = store, loaded.points
-        return frozenset(map(key_of_point, loaded.points))
+        self._store, loaded = Store.resume(self._out)
+        self._stack.enter_context(self._store)
+        check_same(self._out, loaded.run, run)
+        for problem in loaded.problems:
+            sys.stderr.write(f"ddlbench: warning: {self._out}: {problem}\n")
+        self._earlier = [point for point in loaded.points if point.status != "failed"]
+        for point in self._earlier:
+            self._count(point)
+        done = frozenset(map(key_of_point, self._earlier))
+        missing = self._total - len(done)
+        return Opened(joined(loaded.run, run, len(done)) if missing else loaded.run, done, missing)
 
     def start(self, run: Run, header: Sequence[str]) -> None:
         """Store what is known of the run by now, write the lines of the header and begin the table."""
         self._store.update(run)
-        self._write(header)
+        there = [f"# going on with {self._out}: {len(self._earlier)} of {self._total} points are there"]
+        self._write([*header, *(there if self._earlier else [])])
         self._screen = self._stack.enter_context(self._opened())
         for point in self._earlier:
             self._show(point)
@@ -78,8 +102,7 @@ class Recorder:
         dtypes = [dtype.name for dtype in self._config.dtypes]
         names = [algorithm.name for algorithm in self._algorithms]
         table = Table(dtypes, self._config.ops, names, places=self._config.in_place != (False,))
-        total = sum(len(group.algorithms) for group in groups(self._config, self._algorithms))
-        return Screen(table, total, out=self._words, err=sys.stderr)
+        return Screen(table, self._total, out=self._words, err=sys.stderr)
 
     def begin(self, group: Group, pass_: int) -> None:
         """Show what is measured now."""
@@ -90,9 +113,16 @@ class Recorder:
         try:
             self._store.append(point)
         except DdlbenchError as error:
-            raise DdlbenchError(f"{error}; the {self._stored} points before it are kept") from error
-        self._stored += 1
+            kept = f"the {self._tally.total()} points before it are kept, --resume {self._out} goes on with them"
+            raise DdlbenchError(f"{error}; {kept}") from error
+        self._count(point)
         self._show(point)
+
+    def _count(self, point: Point) -> None:
+        self._tally[point.status] += 1
+        if point.sync == "window":
+            self._late += point.late
+            self._taken += point.late + len(point.samples_ns)
 
     def _show(self, point: Point) -> None:
         """Show the rows of the table that have their turn: points finish in any order, rows stand in one."""
@@ -100,13 +130,19 @@ class Recorder:
         self._waiting[key_of_point(point)] = point
         self._totals.add(point)
         while self._next in self._waiting:
-            self._screen.row(self._waiting.pop(self._next))
+            with _naming_output():
+                self._screen.row(self._waiting.pop(self._next))
             self._next = next(self._order, None)
 
-    def finish(self, run: Run, tally: Counter[str]) -> None:
-        """Mark the run, as it is known at its end, as finished, write its table and page, and say where they are."""
-        self._store.update(run)
-        self._store.finish()
+    def finish(self, run: Run) -> Counter[str]:
+        """Mark the run, as it is known at its end, as finished, write its table and page, and say where they are.
+
+        Return how many points of each status it has.
+        """
+        began = self._store.run
+        ended = replace(run, trust=tuple(dict.fromkeys((*run.trust, *late(self._late, self._taken)))), finished=True)
+        if ended != began:
+            self._store.finish(ended)
         try:
             outputs.write(self._out)
         except DdlbenchError as error:
@@ -114,18 +150,38 @@ class Recorder:
                 f"{error}; every point is stored: ddlbench report {self._out} writes the rest"
             ) from error
         self._stack.close()
-        self._write(self._closing(tally))
+        self._write(self._closing(ended, [flag for flag in ended.trust if flag not in began.trust]))
         if self._form != "table":
             loaded = load(self._out)
-            sys.stdout.write(printed(self._form, loaded.run, loaded.points))
-            sys.stdout.flush()
+            with _naming_output():
+                sys.stdout.write(printed(self._form, loaded.run, loaded.points))
+                sys.stdout.flush()
+        return self._tally
 
-    def _closing(self, tally: Counter[str]) -> list[str]:
-        counts = ", ".join(f"{number} {status}" for status, number in sorted(tally.items()))
+    def _closing(self, run: Run, flags: Sequence[TrustFlag]) -> list[str]:
+        counts = ", ".join(f"{number} {status}" for status, number in sorted(self._tally.items()))
         totals = [] if self._config.workload is None else self._totals.lines(self._config.workload.name)
+        notes = [f"# to mind: {flag.flag}: {flag.detail}" for flag in flags]
         where = f"# results: {self._out / outputs.CSV_FILE}   report: {self._out / outputs.HTML_FILE}"
-        return [*totals, f"# {tally.total()} points in {time.monotonic() - self._started:.1f} s: {counts}", where]
+        return [*totals, *self._starts(run), *notes, f"# {self._what_was_done()}: {counts}", where]
+
+    def _starts(self, run: Run) -> list[str]:
+        """Return how many samples came late and how far apart the nodes' clocks were at the end, where there is any."""
+        clock, lines = run.clock or {}, []
+        if self._late:
+            lines += [f"# late: {self._late / self._taken:.1%} of the samples, which do not count"]
+        if clock.get("method") == "hca":
+            lines += [f"# clocks: {clock['error_after_us']:.2f} us apart at the end"]
+        return lines
+
+    def _what_was_done(self) -> str:
+        total, there = self._tally.total(), len(self._earlier)
+        if there == total:
+            return f"nothing is missing in {self._out}, its reports are made again; {total} points"
+        seconds = f"{time.monotonic() - self._started:.1f} s"
+        return f"{total - there} points in {seconds}, {there} were there" if there else f"{total} points in {seconds}"
 
     def _write(self, lines: Sequence[str]) -> None:
-        self._words.write("".join(f"{line}\n" for line in lines))
-        self._words.flush()
+        with _naming_output():
+            self._words.write("".join(f"{line}\n" for line in lines))
+            self._words.flush()

@@ -5,6 +5,7 @@ Every step that can fail is agreed on, so that a mistake is one line from rank 0
 
 import signal
 import time
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -16,19 +17,20 @@ from typing import Any, NoReturn
 
 from mpi4py import MPI
 
-from ddlbench import __version__
+from ddlbench import __version__, _engine
 from ddlbench.algorithms import resolve
 from ddlbench.bench import config as configuration
 from ddlbench.bench import launch
 from ddlbench.bench.agreement import agreed, from_root
 from ddlbench.bench.clock import GlobalClock
 from ddlbench.bench.config import SweepConfig
-from ddlbench.bench.environment import environment, load_average, trust
-from ddlbench.bench.sweep import Key, Layout, Sweep
-from ddlbench.bench.timer import choose_timer
+from ddlbench.bench.environment import Ticks, clock_apart, environment, load_average, stolen, ticks, trust
+from ddlbench.bench.sweep import Layout, Sweep
+from ddlbench.bench.timer import MOST_ERROR_US, Timer, choose_timer
 from ddlbench.cli.ending import Interrupted
 from ddlbench.cli.header import header
-from ddlbench.cli.recorder import Recorder
+from ddlbench.cli.recorder import Opened, Recorder
+from ddlbench.cli.resuming import config_of
 from ddlbench.comm import Communicator
 from ddlbench.cost.closed import bound_seconds, model_seconds
 from ddlbench.cost.links import Links
@@ -61,11 +63,18 @@ def run(request: Request) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     world = MPI.COMM_WORLD
     launch.check(launch.launcher(), world.size, library())
-    config = from_root(world, lambda: configuration.load(request.config, request.flags))
+    config = from_root(world, partial(_config, request))
     communicator = agreed(world, lambda: Communicator(world, grid=config.grid))
     status = Session(request, config, communicator).run()
     communicator.close()
     return status
+
+
+def _config(request: Request) -> SweepConfig:
+    """Return what is to be measured: what a run that is gone on with says, when the request says nothing."""
+    if request.resume and request.out is not None and request.config is None and not request.flags:
+        return config_of(request.out)
+    return configuration.load(request.config, request.flags)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - the signature of a handler
@@ -108,18 +117,23 @@ class Session:
         with ExitStack() as stack:
             recorder = Recorder(self._out, self._config, algorithms, stack, self._request.form)
             record = self._record(proofs)
-            done = from_root(self._comm, partial(self._opened, recorder, record))
+            opened = from_root(self._comm, partial(self._opened, recorder, record))
             try:
-                return self._measured(algorithms, record, recorder, done)
+                tally = self._tally(algorithms, opened, recorder)
             except KeyboardInterrupt as cause:
                 raise Interrupted(f"{cause}the points that were finished are kept in {self._out}") from None
+        return 1 if tally["wrong"] or tally["failed"] else 0
 
-    def _opened(self, recorder: Recorder, record: Run) -> frozenset[Key]:
-        """Open the run directory and return the points that are there already; raises `UsageError`."""
+    def _opened(self, recorder: Recorder, record: Run) -> Opened:
+        """Open the run directory; raises `UsageError`."""
         if self._request.resume:
             return recorder.resume(record)
-        recorder.create(record, overwrite=self._request.overwrite)
-        return frozenset()
+        return recorder.create(record, overwrite=self._request.overwrite)
+
+    def _tally(self, algorithms: list[BoundAlgorithm], opened: Opened, recorder: Recorder) -> Counter[str]:
+        """Measure what is missing and write the reports; return how many points of each status the run has."""
+        ended = self._measured(algorithms, opened, recorder) if opened.missing else opened.run
+        return from_root(self._comm, partial(recorder.finish, ended))
 
     def _resolved(self) -> list[BoundAlgorithm]:
         """Return the algorithms, each name once; raises `UsageError`."""
@@ -149,19 +163,17 @@ class Session:
             created=self._started.isoformat(timespec="seconds"),
             command=self._request.command,
             config=self._config.to_json(),
-            environment=environment(),
+            environment=environment() | {"compiler": _engine.compiler(), "simd": _engine.simd()},
             mpi={"library": name, "version": ".".join(map(str, version))},
             topology=topology.to_json(),
             trust=trust(topology, self._comm.allgather(load_average())),
             proofs=tuple(proofs),
         )
 
-    def _measured(self, algorithms: list[BoundAlgorithm], record: Run, recorder: Recorder, done: frozenset[Key]) -> int:
+    def _measured(self, algorithms: list[BoundAlgorithm], opened: Opened, recorder: Recorder) -> Run:
+        """Measure the points that are missing and return the record as it is known then."""
         links, clock = probe_links(self._communicator), GlobalClock(self._communicator)
-        timer, why = choose_timer(self._communicator, clock, self._config.sync, self._config.cache)
-        record = replace(
-            record, links=links.to_json(), clock={**clock.summary().to_json(), "sync": timer.sync, "why": why}
-        )
+        timer, record = self._timer(clock, replace(opened.run, links=links.to_json()))
         lines = header(record, self._config, links, self._communicator.grid, timer.sync)
         from_root(self._comm, lambda: recorder.start(record, lines))
         sweep = Sweep(
@@ -172,13 +184,29 @@ class Session:
             price=lambda bound, nbytes: self._price(links, bound, nbytes),
             listener=recorder,
             timer=timer,
-            done=done,
+            done=opened.done,
         )
-        tally = sweep.run()
+        before = self._ticks()
+        sweep.run()
         clock.check()
-        checked = replace(record, clock={**(record.clock or {}), **clock.summary().to_json()})
-        from_root(self._comm, lambda: recorder.finish(checked, tally))
-        return 1 if tally["wrong"] or tally["failed"] else 0
+        shares = self._comm.allgather(self._ticks().share_since(before))
+        return self._checked(record, clock, timer.sync, shares)
+
+    def _timer(self, clock: GlobalClock, record: Run) -> tuple[Timer, Run]:
+        """Return the timer and the record that says so; points that are there already have chosen how ranks start."""
+        there = record.clock or {}
+        timer, why = choose_timer(self._communicator, clock, there.get("sync", self._config.sync), self._config.cache)
+        told = {**clock.summary().to_json(), "sync": timer.sync, "why": there.get("why", why)}
+        return timer, replace(record, clock=told)
+
+    def _ticks(self) -> Ticks:
+        return ticks(self._communicator.topology.cpus[self._comm.rank])
+
+    def _checked(self, record: Run, clock: GlobalClock, sync: str, shares: list[float]) -> Run:
+        """Return the record with what was seen by the end; `shares` of each rank's time went to other guests."""
+        flags = (*clock_apart(sync, clock.error_us, MOST_ERROR_US), *stolen(self._communicator.topology, shares))
+        told = {**(record.clock or {}), **clock.summary().to_json()}
+        return replace(record, clock=told, trust=tuple(dict.fromkeys((*record.trust, *flags))))
 
     def _price(self, links: Links, bound: BoundAlgorithm, nbytes: int) -> tuple[float | None, float | None]:
         """Return the lower bound and the predicted time in microseconds, None where there is none."""

@@ -1,7 +1,8 @@
 """What a run stores and how it is read back: the run directory is the truth that every report is made from."""
 
 from ddlbench.records.point import Point, Stated
+from ddlbench.records.reading import POINTS_FILE, RUN_FILE, Loaded, load, read_run
 from ddlbench.records.run import Run, TrustFlag
-from ddlbench.records.store import POINTS_FILE, RUN_FILE, Loaded, Store, load
+from ddlbench.records.store import Store
 
-__all__ = ["POINTS_FILE", "RUN_FILE", "Loaded", "Point", "Run", "Stated", "Store", "TrustFlag", "load"]
+__all__ = ["POINTS_FILE", "RUN_FILE", "Loaded", "Point", "Run", "Stated", "Store", "TrustFlag", "load", "read_run"]

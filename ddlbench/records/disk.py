@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -52,6 +52,14 @@ def write_atomically(path: Path, text: str) -> None:
             temporary.unlink(missing_ok=True)
             raise
     sync_directory(path.parent)
+
+
+def remove_leftovers(directory: Path, names: Iterable[str]) -> None:
+    """Remove what `write_atomically` left of the files `names` when it was killed."""
+    for name in names:
+        for path in directory.glob(f".{name}.*.tmp"):
+            with suppress(OSError):
+                path.unlink()
 
 
 def _write_new(path: Path, data: bytes) -> None:

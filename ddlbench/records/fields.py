@@ -22,6 +22,10 @@ class MismatchError(ValueError):
     """A JSON value is not what its field holds; the text says what was expected."""
 
 
+class NewerVersionError(UsageError):
+    """A record is of a version of its format that this ddlbench does not know yet."""
+
+
 def _whole(value: Any) -> int:
     if type(value) is not int or not 0 <= value < LIMIT:
         raise MismatchError("a whole number from 0 to 2^63 - 1")
@@ -164,7 +168,7 @@ def read_version(data: Mapping[str, Any], newest: int, where: str) -> None:
         raise UsageError(f"{where}: the field 'version' is missing")
     version = read_field("version", data["version"], int, where)
     if version > newest:
-        raise UsageError(
+        raise NewerVersionError(
             f"{where}: format version {version} is newer than this ddlbench reads (up to {newest}); update ddlbench"
         )
     if version < 1:

@@ -1,11 +1,10 @@
-"""A run directory: one line on disk per finished point while the sweep goes on, read back whatever befell it."""
+"""Writing a run directory: one line on disk per finished point while the sweep goes on."""
 
 import fcntl
 import json
 import os
-from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
@@ -13,30 +12,24 @@ from typing import Any, NoReturn, Self
 import numpy as np
 
 from ddlbench.errors import UsageError
-from ddlbench.records.disk import naming, sync_directory, write_all, write_atomically
+from ddlbench.records.disk import naming, remove_leftovers, sync_directory, write_all, write_atomically
 from ddlbench.records.point import Point
+from ddlbench.records.reading import POINTS_FILE, RUN_FILE, Loaded, is_json, read, read_run
 from ddlbench.records.run import FORMAT, Run
 
-RUN_FILE = "run.json"
-POINTS_FILE = "points.jsonl"
 OURS = ("report.html", "results.csv", POINTS_FILE, RUN_FILE)
-"""What ddlbench writes into a run directory, in the order of removal: `run.json`, which says whose it is, goes last."""
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A run as read back: `problems` names each line or file that could not be used, and why."""
-
-    run: Run
-    points: tuple[Point, ...]
-    problems: list[str]
+"""What ddlbench writes into a run directory."""
 
 
 class Store:
-    """The open run directory of a sweep; only the first rank has one. Use as a context manager, or call `close`."""
+    """The open run directory of a sweep; only the first rank has one. Use as a context manager, or call `close`.
+
+    The file of points is locked until it is closed, however that comes about: of two sweeps into one directory the
+    second is refused. Where the file system has no locks, only two that start there at once are told apart.
+    """
 
     def __init__(self, directory: Path, run: Run, points: int) -> None:
-        """Take over the open file descriptor `points`; callers use `Store.create`."""
+        """Take over the open file descriptor `points`; callers use `Store.create` or `Store.resume`."""
         self.directory = directory
         self.run = run
         self._points: int | None = points
@@ -52,9 +45,11 @@ class Store:
         """
         place = Path(directory)
         _make(place)
-        _clear(place, overwrite)
-        store = cls(place, run, _create_points(place))
+        held = _held(place, overwrite)
+        points = _open_points(place, new=not overwrite)
+        store = cls(place, run, points)
         try:
+            store._empty(points, held)
             store.update(run)
         except BaseException:
             store.close()
@@ -66,19 +61,31 @@ class Store:
     def resume(cls, directory: str | os.PathLike[str]) -> tuple["Store", Loaded]:
         """Open the run in `directory` to go on with it; return the store and what is there.
 
-        A last line that was cut off is removed. Raises `UsageError` when there is no run, or when another sweep is
-        writing to it; `DdlbenchError` naming path and errno when it cannot be opened.
+        A last line that was cut off is removed; `problems` still name it. Raises `UsageError` when there is no run,
+        when another sweep is writing to it, or when lines of it are of a newer version; `DdlbenchError` naming path and
+        errno when it cannot be opened.
         """
         place = Path(directory)
-        loaded = load(place)
-        path = place / POINTS_FILE
-        with naming(path, "open"):
-            points = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
-        _lock(points, place)
-        with naming(path):
-            whole = path.read_bytes().rfind(b"\n") + 1
-            os.ftruncate(points, whole)
-        return cls(place, loaded.run, points), loaded
+        read_run(place)
+        points = _open_points(place, new=False)
+        try:
+            loaded = read(place, newer=False)
+            _mend(points, place / POINTS_FILE)
+            remove_leftovers(place, OURS)
+            return cls(place, loaded.run, points), loaded
+        except BaseException:
+            os.close(points)
+            raise
+
+    def _empty(self, points: int, held: list[str]) -> None:
+        """Remove the run that was in the directory, `run.json`, which says whose the files are, last."""
+        with naming(self.directory / POINTS_FILE):
+            os.ftruncate(points, 0)
+        self._end = 0
+        for name in held:
+            with naming(self.directory / name, "remove"):
+                (self.directory / name).unlink(missing_ok=True)
+        remove_leftovers(self.directory, OURS)
 
     def append(self, point: Point) -> None:
         """Store one finished point; it is on disk on return.
@@ -107,12 +114,9 @@ class Store:
         write_atomically(self.directory / RUN_FILE, _dumps(run.to_json(), indent=2) + "\n")
         self.run = run
 
-    def finish(self) -> None:
-        """Mark the run as finished and close the store; `DdlbenchError` as for `append`."""
-        try:
-            self.update(replace(self.run, finished=True))
-        finally:
-            self.close()
+    def finish(self, run: Run | None = None) -> None:
+        """Mark the run, as it is known at its end, as finished; `DdlbenchError` as for `append`."""
+        self.update(replace(run or self.run, finished=True))
 
     def close(self) -> None:
         """Close the file of points; a run that was not finished stays marked so."""
@@ -127,32 +131,6 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def load(directory: str | os.PathLike[str]) -> Loaded:
-    """Read the run in `directory`, using every line that can be used and naming in `problems` those that cannot.
-
-    The points of a sweep finish in any order; they are returned in the order of its configuration and sizes.
-    Raises `UsageError` when there is no run, or `run.json` is broken or of a newer version.
-    """
-    place = Path(directory)
-    run = _load_run(place)
-    problems: list[str] = []
-    points = tuple(_load_points(place, problems))
-    return Loaded(run, _in_order(run, points), problems)
-
-
-def _in_order(run: Run, points: tuple[Point, ...]) -> tuple[Point, ...]:
-    names = [run.config.get(key) for key in ("dtypes", "ops", "algorithms")]
-    if not all(isinstance(column, list) for column in names):
-        return points
-    dtypes, ops, algorithms = ({str(name): at for at, name in enumerate(column or ())} for column in names)
-
-    def place(point: Point) -> tuple[int, ...]:
-        kind = (dtypes.get(point.dtype, len(dtypes)), ops.get(point.op, len(ops)))
-        return (*kind, point.count, point.in_place, algorithms.get(point.algorithm, len(algorithms)))
-
-    return tuple(sorted(points, key=place))
 
 
 def _dumps(data: Any, indent: int | None = None) -> str:
@@ -174,18 +152,14 @@ def _make(directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
 
 
-def _clear(directory: Path, overwrite: bool) -> None:
-    """See that `directory` holds no run, by removing the one there when `overwrite` says so."""
+def _held(directory: Path, overwrite: bool) -> list[str]:
+    """Return which files of a run `directory` holds; raises `UsageError` unless they may be removed."""
     found = [name for name in OURS if os.path.lexists(directory / name)]
-    if not found:
-        return
-    if not _is_ours(directory, found):
+    if found and not _is_ours(directory, found):
         raise UsageError(f"{directory} holds {', '.join(found)} of no run of ddlbench; give another directory")
-    if not overwrite:
+    if found and not overwrite:
         _refuse(directory)
-    for name in found:
-        with naming(directory / name, "remove"):
-            (directory / name).unlink(missing_ok=True)
+    return [name for name in found if name != POINTS_FILE]
 
 
 def _refuse(directory: Path) -> NoReturn:
@@ -203,66 +177,45 @@ def _is_ours(directory: Path, found: list[str]) -> bool:
     return isinstance(data, dict) and data.get("format") == FORMAT
 
 
-def _create_points(directory: Path) -> int:
-    """Open the file of points; of two runs that start in one directory at once, one is refused here."""
+def _open_points(directory: Path, *, new: bool) -> int:
+    """Open the file of points, which must not be there when it is to be `new`, and keep other sweeps out of it."""
     path = directory / POINTS_FILE
-    with naming(path, "create"):
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | (os.O_EXCL if new else 0)
+    with naming(path, "open"):
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o666)
+            points = os.open(path, flags, 0o666)
         except FileExistsError:
             _refuse(directory)
-    _lock(descriptor, directory)
-    sync_directory(directory)
-    return descriptor
-
-
-def _lock(points: int, directory: Path) -> None:
-    """Keep other sweeps out until the file of points is closed, however that comes about."""
     try:
-        fcntl.flock(points, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        _lock(points, path)
+    except BaseException:
         os.close(points)
-        raise UsageError(f"another sweep is writing to {directory}; give another directory") from None
-    except OSError:
-        return  # a file system without locks
+        raise
+    sync_directory(directory)
+    return points
 
 
-def _load_run(directory: Path) -> Run:
-    path = directory / RUN_FILE
-    if not path.exists():
-        raise UsageError(f"{directory} holds no run: there is no {RUN_FILE} in it")
-    with naming(path, "read"):
+def _lock(points: int, path: Path) -> None:
+    """Lock the open file; raises `UsageError` when another sweep has it, or has put another one in its place."""
+    with suppress(OSError):  # a file system without locks
+        try:
+            fcntl.flock(points, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _refuse_second(path.parent)
+    if not path.exists() or not os.path.samestat(os.fstat(points), path.stat()):
+        _refuse_second(path.parent)
+
+
+def _refuse_second(directory: Path) -> NoReturn:
+    raise UsageError(f"another sweep is writing to {directory}; give another directory, or wait for its end")
+
+
+def _mend(points: int, path: Path) -> None:
+    """Give the last line its end, when it is whole without one; remove it when a kill cut it off."""
+    with naming(path):
         data = path.read_bytes()
-    try:
-        return Run.from_json(_loads(data), str(path))
-    except ValueError as error:
-        raise UsageError(f"{path}: broken JSON: {error}") from None
-
-
-def _load_points(directory: Path, problems: list[str]) -> Iterator[Point]:
-    path = directory / POINTS_FILE
-    if not path.exists():
-        problems.append(f"{POINTS_FILE} is missing")
-        return
-    with naming(path, "read"), path.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
-            where = f"{POINTS_FILE} line {number}"
-            try:
-                yield Point.from_json(_loads(line), where)
-            except UsageError as error:
-                problems.append(str(error))
-            except ValueError as error:
-                fault = "broken" if line.endswith(b"\n") else "cut off"
-                problems.append(f"{where}: {fault}: {error}")
-
-
-def _loads(data: bytes) -> Any:
-    """Return the value of the JSON text `data`; raises `ValueError` for anything but JSON."""
-    try:
-        return json.loads(data.decode(), parse_constant=_refuse_constant)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
+        start = data.rfind(b"\n") + 1
+        if is_json(data[start:]):
+            write_all(points, b"\n")
+        else:
+            os.ftruncate(points, start)

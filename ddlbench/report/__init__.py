@@ -1,4 +1,4 @@
-"""Renderings of a run: the table of results, the CSV and the HTML page. They read records and nothing else."""
+"""Renderings of runs: the table of results, the CSV and the HTML page. They read records and nothing else."""
 
 from ddlbench.report.csv import write_csv
 from ddlbench.report.html import write_html

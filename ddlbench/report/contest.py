@@ -14,14 +14,19 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 SETTING = ["dtype", "op", "in_place", "nodes", "ranks_per_node", "ranks", "device", "sync"]
-"""The columns that two points must share for their times to be compared."""
+"""The columns of the CSV that two points must share for their times to be compared."""
+APART = ["cache", "run"]
+"""Columns that a table may have besides, in which such points must not differ either."""
 
 Outcome = Literal["clear", "alike", "unknown", "alone"]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """All of a point but its algorithm and size: only points of one setting are compared."""
+    """All of a point but its algorithm and size: only points of one setting are compared.
+
+    `run` is the name of the run among several, else "".
+    """
 
     dtype: str
     op: str
@@ -31,12 +36,16 @@ class Setting:
     ranks: int
     device: str
     sync: str
+    cache: str = "warm"
+    run: str = ""
 
     @property
     def label(self) -> str:
         """The setting in words, for a menu and a heading."""
         place = "in place" if self.in_place else "out of place"
-        return f"{self.dtype} {self.op}, {place}, {self.layout}"
+        cold = ", cold caches" if self.cache == "cold" else ""
+        run = f" ({self.run})" if self.run else ""
+        return f"{self.dtype} {self.op}, {place}, {self.layout}{cold}{run}"
 
     @property
     def layout(self) -> str:
@@ -108,8 +117,9 @@ def with_series(table: pd.DataFrame) -> pd.DataFrame:
 
 def settings(table: pd.DataFrame) -> Iterator[tuple[Setting, pd.DataFrame]]:
     """Yield each setting of a table of results with its rows, the settings in the order of their first points."""
-    for key, rows in table.groupby(SETTING, sort=False):
-        yield Setting(*(_plain(value) for value in key)), rows
+    names = [*SETTING, *(name for name in APART if name in table)]
+    for key, rows in table.groupby(names, sort=False):
+        yield Setting(**dict(zip(names, map(_plain, key), strict=True))), rows
 
 
 def _plain(value: Any) -> Any:

@@ -1,7 +1,8 @@
-"""The CSV of a run: one line per point, cells that do not apply empty, figures rounded here and nowhere before."""
+"""The CSV of runs: one line per point, cells that do not apply empty, figures rounded here and nowhere before."""
 
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pandas as pd
 
 from ddlbench.records import Loaded
 from ddlbench.records.disk import write_atomically
-from ddlbench.report.tables import results_table
+from ddlbench.report.runs import Runs
 
 SIGNIFICANT = 6
 
@@ -44,6 +45,9 @@ def as_text(table: pd.DataFrame) -> pd.DataFrame:
     return text
 
 
-def write_csv(loaded: Loaded, path: str | os.PathLike[str]) -> None:
-    """Write the results of a run to `path` as CSV, in one step; raises `DdlbenchError` naming path and errno."""
-    write_atomically(Path(path), as_text(results_table(loaded)).to_csv(index=False, lineterminator="\n"))
+def write_csv(runs: Loaded | Mapping[str, Loaded], path: str | os.PathLike[str]) -> None:
+    """Write the results of a run to `path` as CSV, in one step; raises `DdlbenchError` naming path and errno.
+
+    Of several runs by name, the results stand one run after the other, with the name in a last column `run`.
+    """
+    write_atomically(Path(path), as_text(Runs.of(runs).results).to_csv(index=False, lineterminator="\n"))

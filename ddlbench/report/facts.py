@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from ddlbench.records import Loaded, Run
+from ddlbench.records import Loaded
 from ddlbench.report.units import SPACE, counted, digits, rate_text, time_text
 
 SHOWN = 8
 """Hosts named before the rest are only counted."""
 LONGEST = 400
 """Characters of a text that a page shows."""
+MOST = 1000
+"""Lines that could not be read, named before the rest are only counted."""
 
 
 def facts(loaded: Loaded) -> list[tuple[str, str]]:
@@ -73,10 +75,13 @@ def date_text(created: str) -> str:
     return f"{moment.day} {moment:%B %Y, %H:%M} UTC".replace(" ", SPACE, 1)
 
 
-def details(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
+def details(loaded: Loaded) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return the tables of the page's small print: a title and its pairs of name and value."""
+    run = loaded.run
     tables = [
+        ("Parts of the record that could not be read", _problems(loaded.problems)),
         ("Probed links", [_link(name, value) for name, value in _flat(run.links or {})]),
+        ("Clock", _pairs(run.clock or {})),
         ("Proofs", [(str(proof.get("algorithm", "?")), _proof(proof)) for proof in run.proofs]),
         ("Configuration", _pairs(run.config)),
         ("Topology", _pairs(run.topology)),
@@ -84,6 +89,13 @@ def details(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
         ("Environment", _pairs(run.environment)),
     ]
     return [(title, pairs) for title, pairs in tables if pairs]
+
+
+def _problems(problems: list[str]) -> list[tuple[str, str]]:
+    """Return where each problem is and what it is; of very many, the first and how many more there are."""
+    pairs = [(where, shortened(why)) for where, _, why in (problem.partition(": ") for problem in problems[:MOST])]
+    more = len(problems) - MOST
+    return [*pairs, ("", f"and {more:,} more")] if more > 0 else pairs
 
 
 def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

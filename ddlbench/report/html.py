@@ -1,6 +1,7 @@
-"""The page of a run: one file that opens anywhere, offline, and answers before it explains."""
+"""The page of runs: one file that opens anywhere, offline, and answers before it explains."""
 
 import os
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,41 +13,61 @@ from markupsafe import Markup
 from ddlbench.errors import DdlbenchError
 from ddlbench.records import Loaded
 from ddlbench.records.disk import naming, write_atomically
-from ddlbench.report.contest import with_series
-from ddlbench.report.facts import date_text, details, facts
+from ddlbench.report.facts import date_text, details
 from ddlbench.report.notices import issues, notices
-from ddlbench.report.payload import payload
-from ddlbench.report.tables import results_table
+from ddlbench.report.payload import payload, samples_payload
+from ddlbench.report.runs import Runs
+from ddlbench.report.samples import Kept, kept
+from ddlbench.report.trust import shared_facts, trust_table
 
 TEMPLATES = Path(__file__).parent / "templates"
-SCRIPTS = ("model.js", "charts.js", "cursor.js", "tables.js", "page.js")
+SCRIPTS = ("model.js", "charts.js", "cursor.js", "map.js", "scaling.js", "samples.js", "tables.js", "page.js")
+LIMIT = 5_950_000
+"""Bytes of a page: what points, words and charts leave of it is for samples."""
+NO_SAMPLES = Kept([], [], [])
 
 
-def write_html(loaded: Loaded, path: str | os.PathLike[str]) -> None:
-    """Write the page of a run to `path`, in one step; raises `DdlbenchError` naming path and errno."""
-    write_atomically(Path(path), render(loaded))
+def write_html(runs: Loaded | Mapping[str, Loaded], path: str | os.PathLike[str]) -> None:
+    """Write the page of a run, or of several by name, to `path`, in one step.
+
+    Raises `DdlbenchError` naming path and errno.
+    """
+    write_atomically(Path(path), render(runs))
 
 
-def render(loaded: Loaded) -> str:
-    """Return the page of a run as HTML; every text of the record is escaped, in words, attributes and data alike."""
-    table = with_series(results_table(loaded))
-    listed, unlisted = issues(table)
-    page = _environment().get_template("page.html")
-    return page.render(
-        run=loaded.run,
-        date=date_text(loaded.run.created),
-        facts=facts(loaded),
-        details=details(loaded.run),
-        notices=notices(loaded, table),
-        issues=listed,
-        unlisted=unlisted,
-        points=len(loaded.points),
-        imported=bool((table["statistic"] == "mean").any()),
-        data=payload(loaded, table),
-        style=_part("style.css"),
-        script=Markup("\n").join(_part(name) for name in SCRIPTS),
-        plotly=_plotly(),
-    )
+def render(runs: Loaded | Mapping[str, Loaded]) -> str:
+    """Return the page of a run, or of several by name, as HTML.
+
+    Every text of the record is escaped, in words, attributes and data alike.
+    """
+    shown = Runs.of(runs)
+    template, words = _environment().get_template("page.html"), _words(shown)
+    bare = template.render(words, held=NO_SAMPLES, samples=None)
+    held = kept(shown.points, LIMIT - len(bare.encode()))
+    return template.render(words, held=held, samples=samples_payload(shown, held))
+
+
+def _words(runs: Runs) -> dict[str, Any]:
+    """Return all that the page says but the samples."""
+    listed, unlisted = issues(runs.table)
+    run = runs.latest.run
+    return {
+        "program": run.ddlbench,
+        "date": date_text(run.created),
+        "names": [name for name, _ in runs],
+        "facts": shared_facts(runs),
+        "details": [(name, details(loaded)) for name, loaded in runs],
+        "notices": notices(runs),
+        "trust": trust_table(runs),
+        "issues": listed,
+        "unlisted": unlisted,
+        "points": len(runs.points),
+        "imported": bool((runs.table["statistic"] == "mean").any()),
+        "data": payload(runs),
+        "style": _part("style.css"),
+        "script": Markup("\n").join(_part(name) for name in SCRIPTS),
+        "plotly": _plotly(),
+    }
 
 
 def _environment() -> Environment:

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from ddlbench.records import Loaded
-from ddlbench.report.contest import settings, with_series
-from ddlbench.report.tables import results_table
+from ddlbench.report.contest import settings
+from ddlbench.report.runs import Runs
 from ddlbench.report.units import SPACE, digits, size_text
 
 BREAKABLE = re.compile(rf"[^\S{SPACE}]+")
@@ -92,9 +92,12 @@ def results_text(loaded: Loaded, form: str) -> str:
     return "\n".join(FORMS[form](table) for table in results_tables(loaded))
 
 
-def results_tables(loaded: Loaded) -> Iterator[TextTable]:
-    """Yield the results of a run, a table for each setting, which is its caption; no table for a run without points."""
-    for setting, rows in settings(with_series(results_table(loaded))):
+def results_tables(runs: Loaded | Mapping[str, Loaded]) -> Iterator[TextTable]:
+    """Yield the results of a run, or of several by name, a table for each setting, which is its caption.
+
+    There is no table for a run without points.
+    """
+    for setting, rows in settings(Runs.of(runs).table):
         yield _results(setting.label, rows.sort_values(["nbytes", "series"], kind="stable"))
 
 

@@ -1,4 +1,4 @@
-"""Whether to trust a run: what speaks against its figures, and the points that are not ok, with their reasons."""
+"""Whether to trust runs: what speaks against its figures, and the points that are not ok, with their reasons."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -8,13 +8,17 @@ import pandas as pd
 
 from ddlbench.records import Loaded
 from ddlbench.report.contest import settings
-from ddlbench.report.facts import shortened
-from ddlbench.report.units import counted, size_text
+from ddlbench.report.facts import facts, shortened
+from ddlbench.report.runs import Part, Runs
+from ddlbench.report.trust import NOTABLE_LATE, clock_doubts, late_points
+from ddlbench.report.units import counted, percent_text, size_text
 
 Weight = Literal["alarm", "doubt", "fine"]
 WEIGHTS = get_args(Weight)
 PROBLEMS = 8
-"""Unreadable lines named before the rest are only counted."""
+"""Unreadable lines named on top of the page; the small print has them all."""
+DETAILS = 3
+"""Details of one thing, different in several runs, told before the rest are only counted."""
 ISSUES = 200
 """Lines of the list of points that are not ok; the CSV has them all."""
 
@@ -39,20 +43,78 @@ class Issue:
     reason: str
 
 
-def notices(loaded: Loaded, table: pd.DataFrame) -> list[Notice]:
-    """Return what a reader must know before trusting the figures, the gravest first."""
-    found: list[Notice] = [
+def notices(runs: Runs) -> list[Notice]:
+    """Return what a reader must know before trusting the figures, the gravest first.
+
+    Of several runs, what is not true of all says of which it is.
+    """
+    told: dict[tuple[Weight, str], dict[str, list[str]]] = {}
+    for part in runs.parts():
+        for notice in _of_one(part):
+            told.setdefault((notice.weight, notice.title), {}).setdefault(notice.detail, []).append(part.name)
+    everywhere = len(runs.named)
+    found = [Notice(weight, title, _joined(of, everywhere)) for (weight, title), of in told.items()]
+    found += _unlike(runs)
+    if found or not runs.points:
+        return sorted(found, key=lambda notice: WEIGHTS.index(notice.weight))
+    finished = "the runs" if runs.several else "the run"
+    return [Notice("fine", "Nothing recorded speaks against these figures", f"{finished} finished, all points are ok")]
+
+
+def _of_one(part: Part) -> list[Notice]:
+    loaded, table = part.loaded, part.rows
+    return [
         *_wrong(table),
+        *_empty(part),
         *_unfinished(loaded),
         *(Notice("doubt", _capital(flag.flag), shortened(flag.detail)) for flag in loaded.run.trust),
+        *_clocks(part),
+        *_late(loaded),
         *_problems(loaded.problems),
         *_few_samples(table),
         *_unchecked(table),
         *_not_ok(table),
     ]
-    if found or not len(table):
-        return sorted(found, key=lambda notice: WEIGHTS.index(notice.weight))
-    return [Notice("fine", "Nothing recorded speaks against these figures", "the run finished, all points are ok")]
+
+
+def _joined(details: dict[str, list[str]], everywhere: int) -> str:
+    """Return the details of one title, each with the runs it is told of unless it is told of all of them."""
+    texts = [
+        detail if len(names) == everywhere else f"{detail} ({', '.join(names)})".lstrip()
+        for detail, names in details.items()
+    ]
+    more = f"; and in {len(texts) - DETAILS} more runs" if len(texts) > DETAILS else ""
+    return "; ".join(texts[:DETAILS]) + more
+
+
+def _unlike(runs: Runs) -> Iterator[Notice]:
+    """Say in what several runs differ that may move a figure more than their ranks do."""
+    told = [dict(facts(loaded)) for _, loaded in runs]
+    apart = [label for label in ("MPI", "Program") if len({one.get(label) for one in told}) > 1]
+    hosts = [set(map(str, loaded.run.topology.get("hosts") or ())) for _, loaded in runs]
+    if all(hosts) and not set.intersection(*hosts):
+        apart.insert(0, "hosts")
+    if apart:
+        yield Notice("doubt", "Runs of different machines or programs", f"they differ in {', '.join(apart)}")
+
+
+def _empty(part: Part) -> Iterator[Notice]:
+    if part.name and not part.loaded.points:
+        yield Notice("doubt", "No points", "nothing was measured, or nothing that was stored could be read")
+
+
+def _clocks(part: Part) -> Iterator[Notice]:
+    """Say that the clocks are not known well enough, unless the run itself says so."""
+    if all(flag.flag != "clock" for flag in part.loaded.run.trust):
+        yield from (Notice("doubt", "Clocks", doubt) for doubt in clock_doubts(part))
+
+
+def _late(loaded: Loaded) -> Iterator[Notice]:
+    """Say at how many points many samples were left out, unless the run itself says so."""
+    late = late_points(loaded.points)
+    if late and all(flag.flag != "late" for flag in loaded.run.trust):
+        more = f"more than {percent_text(NOTABLE_LATE)} of the samples were left out, for a rank was not ready"
+        yield Notice("doubt", "Late samples", f"at {counted(len(late), 'point')} {more}")
 
 
 def _wrong(table: pd.DataFrame) -> Iterator[Notice]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
@@ -9,10 +10,14 @@ import pandas as pd
 from ddlbench.records import Loaded
 from ddlbench.report.contest import Contest, Setting, Verdict, contest_of, settings, verdicts
 from ddlbench.report.headline import BASELINE, Name, Sentence, headline, lede
+from ddlbench.report.runs import Runs
+from ddlbench.report.samples import Kept
+from ddlbench.report.scaling import fall, families
 from ddlbench.report.units import counted
-from ddlbench.report.workload import Workload, workload_of
+from ddlbench.report.workload import workload_of
 
 STATUSES = ("ok", "wrong", "skipped", "failed")
+STOPS = ("", "interval", "samples", "time")
 OK = STATUSES.index("ok")
 DIGITS = 5
 FIGURES = {
@@ -21,48 +26,83 @@ FIGURES = {
     "high": "time_us_ci_high",
     "min": "time_us_min",
     "p99": "time_us_p99",
-    "algbw": "algbw_gb_per_s",
-    "busbw": "busbw_gb_per_s",
+    "max": "time_us_max",
     "bound": "bound_us",
     "model": "model_us",
 }
 """Name of a column in the page to its column in the table of results."""
 
 
-def payload(loaded: Loaded, table: pd.DataFrame) -> dict[str, Any]:
-    """Return what the page's script draws; `table` is the table of results with its series.
+def payload(runs: Runs) -> dict[str, Any]:
+    """Return what the page's script draws.
 
     `algorithms` are the names that all indices mean, the vendors' last; `settings` has for each its sentences, rows
     (lists by column, ordered by size), verdicts and workload; `first` is the setting with the most right results.
-    `workload` is the name of the workload; None for a sweep that is none.
+    `families` are the settings that a map has side by side, and the lines along which efficiency is told.
     """
-    names, ours = _names(table)
+    names, ours = _names(runs.table)
     index = {name: position for position, name in enumerate(names)}
-    counted_table = table.assign(multiplicity=[point.multiplicity for point in loaded.points])
-    part = _part_of_workload(loaded)
-    parts = [_setting(setting, rows, index, part) for setting, rows in settings(counted_table)]
+    found = list(settings(runs.table))
+    kinds = [setting for setting, _ in found]
+    contests = [contest_of(rows) for _, rows in found]
+    grown = families(kinds, [len(rows[rows["status"] == "ok"]) for _, rows in found])
+    parts = [
+        {"label": label, **_setting(setting, rows, contest, index)}
+        | _workload(runs.named[setting.run], rows, contest, index)
+        for (setting, rows), contest, label in zip(found, contests, _labels(kinds), strict=True)
+    ]
+    for line in (family.lines[0] for family in grown if family.lines):
+        parts[line.places[-1]]["lede"] += [_words(sentence, index) for sentence in fall(line, kinds, contests)]
     return {
         "algorithms": names,
         "ours": ours,
         "baseline": index.get(BASELINE),
         "statuses": STATUSES,
-        "first": max(range(len(parts)), key=lambda at: parts[at]["rows"]["status"].count(OK), default=0),
-        "workload": _workload_name(loaded) if part else None,
+        "stops": STOPS,
+        "first": max(range(len(parts)), key=lambda at: _weight(parts[at]), default=0),
         "settings": parts,
+        "families": [asdict(family) | {"spread": family.spread} for family in grown],
     }
 
 
-def _part_of_workload(loaded: Loaded) -> str:
-    """Return what the vectors of a workload are, "tensor" or "buffer"; "" for a sweep that is none."""
-    config = loaded.run.config
-    if not config.get("workload") and all(point.multiplicity == 1 for point in loaded.points):
-        return ""
-    return "buffer" if config.get("fuse") else "tensor"
+def _labels(found: list[Setting]) -> list[str]:
+    """Return the settings in words; where these are the same, with how starts were aligned."""
+    labels = [setting.label for setting in found]
+    return [
+        label if labels.count(label) == 1 or not setting.sync else f"{label}, by {setting.sync}"
+        for setting, label in zip(found, labels, strict=True)
+    ]
 
 
-def _workload_name(loaded: Loaded) -> str:
-    workload = loaded.run.config.get("workload")
-    return str(workload.get("name", "")) if isinstance(workload, Mapping) else str(workload or "")
+def _weight(part: dict[str, Any]) -> tuple[int, int]:
+    """Return by how much a page would open with this setting: right results, then ranks."""
+    return part["rows"]["status"].count(OK), part["ranks"]
+
+
+def samples_payload(runs: Runs, held: Kept) -> dict[str, Any]:
+    """Return the samples for the page's script, those of each setting in the order of its rows in `payload`.
+
+    `passes` are the different ways in which samples fell to passes, which a point names by its place in the list.
+    """
+    passes = list(dict.fromkeys(point.passes for point in runs.points))
+    place = {numbers: at for at, numbers in enumerate(passes)}
+    orders = [_ordered(rows).index.tolist() for _, rows in settings(runs.table)]
+    return {
+        "passes": passes,
+        "settings": [
+            {
+                "drawn": [held.drawn[at] for at in order],
+                "passes": [place[runs.points[at].passes] for at in order],
+                "quartiles": _unless_empty([held.quartiles[at] for at in order]),
+                "maps": _unless_empty([held.maps[at] for at in order]),
+            }
+            for order in orders
+        ],
+    }
+
+
+def _unless_empty(values: list[Any]) -> list[Any] | None:
+    return values if any(values) else None
 
 
 def _names(table: pd.DataFrame) -> tuple[list[str], int]:
@@ -77,19 +117,20 @@ def _names(table: pd.DataFrame) -> tuple[list[str], int]:
     return [*sorted(every - vendor), *sorted(vendor)], len(every - vendor)
 
 
-def _setting(setting: Setting, rows: pd.DataFrame, index: dict[str, int], part: str) -> dict[str, Any]:
-    contest = contest_of(rows)
+def _setting(setting: Setting, rows: pd.DataFrame, contest: Contest, index: dict[str, int]) -> dict[str, Any]:
     wins = verdicts(contest)
-    multiplicity = dict(zip(rows["nbytes"].tolist(), rows["multiplicity"].tolist(), strict=True))
     return {
-        "label": setting.label,
         "ranks": setting.ranks,
+        "sync": setting.sync,
         "headline": _words(headline(contest, wins), index),
         "lede": [_words(sentence, index) for sentence in lede(contest, wins, setting.ranks)],
-        "rows": _rows(rows, index),
+        "rows": _rows(_ordered(rows), index),
         "best": [_best(win, contest, index) for win in wins],
-        "workload": _workload(workload_of(contest, multiplicity), index, part) if part else None,
     }
+
+
+def _ordered(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.sort_values(["nbytes", "series"], kind="stable")
 
 
 def _words(sentence: Sentence, index: dict[str, int]) -> list[str | int]:
@@ -97,14 +138,15 @@ def _words(sentence: Sentence, index: dict[str, int]) -> list[str | int]:
     return [index[str(word)] if isinstance(word, Name) else word for word in sentence]
 
 
-def _rows(rows: pd.DataFrame, index: dict[str, int]) -> dict[str, list[Any] | None]:
-    ordered = rows.sort_values(["nbytes", "series"], kind="stable")
+def _rows(ordered: pd.DataFrame, index: dict[str, int]) -> dict[str, list[Any] | None]:
     statistics = ordered["statistic"].tolist()
     columns: dict[str, list[Any] | None] = {
         "algorithm": ordered["series"].map(index).tolist(),
         "nbytes": ordered["nbytes"].tolist(),
         "count": ordered["count"].tolist(),
         "samples": ordered["samples"].tolist(),
+        "late": _unless_empty(ordered["late"].tolist()),
+        "stopped": _unless_empty(ordered["stopped"].map(STOPS.index).tolist()),
         "status": ordered["status"].map(STATUSES.index).tolist(),
         "wrong": [None if pd.isna(wrong) else int(wrong) for wrong in ordered["wrong"]],
         "statistic": statistics if "mean" in statistics else None,
@@ -127,8 +169,27 @@ def _best(win: Verdict, contest: Contest, index: dict[str, int]) -> list[Any]:
     return [win.nbytes, position[win.winner], runner_up, lead, win.outcome, [position[rival] for rival in win.rivals]]
 
 
-def _workload(workload: Workload, index: dict[str, int], part: str) -> dict[str, Any]:
-    """Return the totals of a workload, each as a list: algorithm, time in µs, sizes it lacks."""
-    totals = [[index[total.name], *(_figures([total.time_us]) or [None]), total.missing] for total in workload.totals]
-    best = None if math.isnan(workload.best_us) else workload.best_us
-    return {"parts": counted(workload.parts, part), "nbytes": workload.nbytes, "totals": totals, "best": best}
+def _workload(loaded: Loaded, rows: pd.DataFrame, contest: Contest, index: dict[str, int]) -> dict[str, Any]:
+    """Return the totals of a workload, each as a list: algorithm, time in µs, sizes it lacks; None where there is none.
+
+    The vectors of a workload are tensors, or buffers that they were gathered into.
+    """
+    config = loaded.run.config
+    if not config.get("workload") and (rows["multiplicity"] == 1).all():
+        return {"workload": None}
+    multiplicity = dict(zip(rows["nbytes"].tolist(), rows["multiplicity"].tolist(), strict=True))
+    found = workload_of(contest, multiplicity)
+    totals = [[index[total.name], *(_figures([total.time_us]) or [None]), total.missing] for total in found.totals]
+    told = {
+        "name": _workload_name(loaded),
+        "parts": counted(found.parts, "buffer" if config.get("fuse") else "tensor"),
+        "nbytes": found.nbytes,
+        "totals": totals,
+        "best": None if math.isnan(found.best_us) else found.best_us,
+    }
+    return {"workload": told}
+
+
+def _workload_name(loaded: Loaded) -> str:
+    workload = loaded.run.config.get("workload")
+    return str(workload.get("name", "")) if isinstance(workload, Mapping) else str(workload or "")

@@ -36,6 +36,14 @@ def rate_text(gb_per_s: float) -> str:
     return f"{digits(gb_per_s)}{SPACE}GB/s"
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number and its noun, in the plural unless there is one."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number and its noun, in the plural (with an s where not given) unless there is one."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {plural or noun + 's'}"
+
+
+def percent_text(share: float) -> str:
+    """Return a share as per cent, to the whole number; below ten to one decimal, and what is almost none as that."""
+    percent = 100 * share
+    if 0 < percent < 0.05:
+        return f"<{SPACE}0.1{SPACE}%"
+    return f"{percent:.0f}{SPACE}%" if percent >= 9.95 or percent == 0 else f"{percent:.1f}{SPACE}%"

@@ -1,81 +1,16 @@
-"""The page in a real browser: headless Chromium opens it from file://, and a script in a copy reports what it finds."""
+"""The page in a real browser: what it draws, what it says, and how it answers to pointing and keys."""
 
-import html
-import json
-import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 import synthetic
-from ddlbench.records import TrustFlag, load
-from ddlbench.report import write_html
+from browse import IN_BROWSER, look
+from ddlbench.records import TrustFlag
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
-FLAGS = [
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    "--virtual-time-budget=5000",
-]
 HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">%{x}&amp;"
 
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason=f"no browser: none of {', '.join(NAMES)} is on PATH"),
-    pytest.mark.timeout(120),
-]
-
-# Before the page's own scripts: errors are kept. After them: the probe runs and its value goes to the frame around the
-# page. The frame is there because a window of Chromium is never narrower than 500 pixels.
-WATCH = "<script>window.faults = []; addEventListener('error', (event) => faults.push(event.message));</script>"
-REPORT = """<script>addEventListener("load", () => setTimeout(() => {
-  let found;
-  try { found = (() => { PROBE })(); } catch (error) { faults.push(String(error)); }
-  parent.postMessage(JSON.stringify({ found, faults }), "*");
-}, 500));</script></body>"""
-FRAME = """<!doctype html><body style="margin:0"><pre id="found"></pre><script>
-addEventListener("message", (event) => { document.getElementById("found").textContent = event.data; });
-</script><iframe src="SOURCE" style="border:0;width:WIDTHpx;height:900px"></iframe></body>"""
-OPEN = """
-  const shown = (element) => Boolean(element) && element.getClientRects().length > 0;
-  const text = (selector) => document.querySelector(selector)?.textContent.replace(/\\s+/g, " ").trim();
-  const rows = (selector) => document.querySelectorAll(`${selector} tbody tr`).length;
-  const traces = (name) => document.querySelector(`#${name} .plot`).data?.length ?? 0;
-"""
-
-
-def look(page: Path, probe: str, *flags: str, width: int = 1280):
-    """Return the value of the JavaScript `probe` in the page; faults of the page fail the test."""
-    source = page.read_text().replace("<head>", f"<head>{WATCH}", 1)
-    start, end = source.rsplit("</body>", 1)
-    copy = page.with_suffix(".probe.html")
-    copy.write_text(start + REPORT.replace("PROBE", OPEN + probe) + end)
-    frame = page.with_suffix(".frame.html")
-    frame.write_text(FRAME.replace("SOURCE", copy.name).replace("WIDTH", str(width)))
-    profile = page.parent / "profile"
-    command = [CHROMIUM, *FLAGS, *flags, f"--user-data-dir={profile}", "--window-size=1700,1000", "--dump-dom"]
-    done = subprocess.run([*command, frame.as_uri()], capture_output=True, text=True, timeout=90, check=False)
-    shutil.rmtree(profile, ignore_errors=True)
-    found = re.search(r'<pre id="found">(.+?)</pre>', done.stdout, re.DOTALL)
-    assert found, f"the page said nothing (status {done.returncode}): {done.stderr[-2000:]}"
-    answer = json.loads(html.unescape(found[1]))
-    assert answer["faults"] == []
-    return answer["found"]
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """Return a function that makes the page of points."""
-
-    def make(name: str, points, **changes) -> Path:
-        directory = tmp_path_factory.mktemp(name)
-        loaded = load(synthetic.store(directory / "run", points, **changes))
-        write_html(loaded, directory / "report.html")
-        return directory / "report.html"
-
-    return make
+pytestmark = IN_BROWSER
 
 
 @pytest.fixture(scope="module")
@@ -87,15 +22,18 @@ def test_the_page_draws_its_charts_and_tables(rich):
     found = look(
         rich,
         """return {
-          headline: text("#headline"), charts: ["speedup", "time", "busbw"].map(traces),
+          headline: text("#headline"), charts: ["speedup", "time", "busbw", "distance"].map(traces),
           best: rows("#best"), all: rows("#all"), issues: rows("#issues"),
           ticks: [...document.querySelectorAll("#time .xtick text")].map((tick) => tick.textContent),
-          shown: ["speedup", "time", "busbw"].map((name) => shown(document.querySelector(`#${name} .main-svg`))),
+          shown: ["speedup", "time", "busbw", "distance"].map((name) => shown(find(`#${name} .main-svg`))),
+          late: shown(find("#late")), map: shown(find("#map")),
         };""",
     )
     assert "wins up to" in found["headline"]
-    assert found["charts"] == [6, 7, 7], "six algorithms, and the bound where there is one"
-    assert found["shown"] == [True] * 3
+    assert found["charts"] == [6, 7, 7, 6], "six algorithms, and the bound where there is one"
+    assert found["shown"] == [True] * 4
+    assert not found["late"], "no sample was late"
+    assert found["map"], "there are two rank counts"
     assert found["best"] == len(synthetic.SIZES)
     assert found["all"] == len(synthetic.SIZES) * 6 + 2
     assert found["issues"] == 3
@@ -154,7 +92,7 @@ def test_all_values_at_a_size_can_be_read_with_the_keyboard(rich):
     assert found["second"] == "16\u00a0B"
     assert len(found["lines"]) == 7
     assert all(value.endswith("µs") for _, value, _ in found["lines"])
-    assert found["marks"] == 3, "a line at the same size in every chart"
+    assert found["marks"] == 4, "a line at the same size in every chart"
     assert found["gone"]
 
 
@@ -240,7 +178,7 @@ def test_hostile_names_stay_text(made):
     )
     assert not found["title"].startswith("owned")
     assert (found["images"], found["bold"]) == (0, 0)
-    assert found["scripts"] == 5, "three of the page and two of this test"
+    assert found["scripts"] == 6, "four of the page and two of this test"
     for place in ("tip", "legend", "facts"):
         assert HOSTILE in found[place]
 

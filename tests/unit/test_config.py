@@ -146,7 +146,7 @@ def test_the_record_of_a_configuration_is_json():
 
     config = load(None, {"workload": "resnet50", "grid": "4x2", "fuse": "64M"})
     stored = json.loads(json.dumps(config.to_json()))
-    assert stored["workload"] == {"name": "resnet50", "tensors": 161}
+    assert stored["workload"] == {"name": "resnet50", "tensors": 161, "numels": list(config.workload.numels)}
     assert set(stored) == {field.name for field in dataclasses.fields(SweepConfig)}
 
 

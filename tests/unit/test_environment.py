@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from ddlbench.bench.environment import allowed, environment, trust
+from ddlbench.bench import environment as module
+from ddlbench.bench.environment import TUNING, Ticks, allowed, clock_apart, environment, late, stolen, ticks, trust
 from ddlbench.topology import Topology
 
 
@@ -56,3 +57,51 @@ def test_each_node_is_looked_at_and_flagged_once():
     topology = Topology(("a", "b", "a", "b"), (0, 1, 0, 1), ((0,), (0,), (1,), (0,)))
     found = [flag.detail for flag in trust(topology, [0.0] * 4) if flag.flag == "oversubscribed"]
     assert found == ["2 ranks on 1 core of b"]
+
+
+def test_tuning_is_told_from_the_job():
+    variables = {"OMPI_MCA_pml": "ob1", "SLURM_JOB_ID": "7", "OMPI_COMM_WORLD_SIZE": "2"}
+    assert allowed(variables) == variables
+    assert allowed(variables, TUNING) == {"OMPI_MCA_pml": "ob1"}
+
+
+STAT = """cpu  100 0 100 1000 0 0 0 30 9 9
+cpu0 50 1 50 400 2 3 4 10 5 0
+cpu1 50 0 50 500 0 0 0 20 4 9
+intr 12 13
+"""
+
+
+def test_ticks_are_those_of_the_ranks_own_processors(monkeypatch):
+    monkeypatch.setattr(module, "_lines", lambda path: STAT.splitlines() if path.name == "stat" else [])
+    assert ticks([0]) == Ticks(10, 520)
+    assert ticks([0, 1]) == Ticks(30, 1140)
+    assert ticks([10]) == Ticks(0, 0)
+
+
+def test_ticks_are_counted_here():
+    assert ticks(range(4096)).all > 0
+    assert 0 <= ticks(range(4096)).share_since(Ticks(0, 0)) <= 1
+    assert Ticks(0, 0).share_since(Ticks(0, 0)) == 0
+
+
+def test_time_that_other_guests_had_is_flagged_once_for_each_node():
+    topology = Topology(("a", "a", "b", "b"), (0, 0, 1, 1), ((0,),) * 4)
+    assert list(stolen(topology, [0.0, 0.009, 0.0, 0.0])) == []
+    found = [flag.detail for flag in stolen(topology, [0.0, 0.05, 0.012, 0.034])]
+    assert found == [
+        "other guests had 5.0% of the processors' time on a",
+        "other guests had 3.4% of the processors' time on b",
+    ]
+
+
+def test_many_late_samples_are_flagged():
+    assert list(late(0, 0)) == list(late(10, 100)) == []
+    assert [flag.detail for flag in late(25, 100)] == [
+        "25% of the samples were left out: a rank was not ready at their start"
+    ]
+
+
+def test_clocks_that_are_apart_are_flagged_where_starts_rest_on_them():
+    assert list(clock_apart("window", 0.9, 1.0)) == list(clock_apart("barrier", 9.0, 1.0)) == []
+    assert [flag.flag for flag in clock_apart("window", 3.25, 1.0)] == ["clock"]

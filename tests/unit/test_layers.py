@@ -30,6 +30,7 @@ ALLOWED = {
     "foreign": {"records"},
     "tuning": {"records"},
     "compare": {"records"},
+    "peers": {*SCHEDULES, "topology", "records", "bench", "report", "foreign"},
 }
 # The command line stands on top, and the package's own module loads the public names when they are first used.
 UNBOUND = {"cli", "__main__", "__init__"}

@@ -1,11 +1,11 @@
-"""How many samples a point takes: at least twenty, in passes and turns, until its interval is narrow or its time is up."""
+"""How many samples a point takes: at least twenty, in passes and turns, until its interval or its time says enough."""
 
 import pytest
 
 from ddlbench.bench.pace import BATCH_SECONDS, LEAST_SAMPLES, MOST_LATE, MOST_SAMPLES, TURNS, Pace, Progress
 
 
-def play(pace, per_sample, width=lambda done: 1.0, late=False):
+def play(pace, per_sample, width=lambda _: 1.0, late=False):
     """Return the batches of each pass and what ended the point, for samples that last `per_sample` seconds."""
     passes, done, taken, seconds = [], 0, 0, 0.0
     for number in range(pace.passes):
@@ -37,7 +37,7 @@ def test_every_pass_takes_its_share():
 
 
 def test_a_narrow_interval_leaves_each_pass_its_least_samples():
-    passes, stop = play(Pace(None, 0.05, 10.0, 5), 1e-3, width=lambda done: 0.01)
+    passes, stop = play(Pace(None, 0.05, 10.0, 5), 1e-3, width=lambda _: 0.01)
     assert stop == "interval"
     assert [sum(batches) for batches in passes] == [4] * 5
 
@@ -51,7 +51,7 @@ def test_an_interval_that_becomes_narrow_late_ends_it_late():
 
 @pytest.mark.parametrize("iterations", [1, 3, 30, 5000])
 def test_a_number_of_iterations_is_kept_exactly(iterations):
-    passes, stop = play(Pace(iterations, 0.05, 0.5, 3), 1e-3, width=lambda done: 0.0)
+    passes, stop = play(Pace(iterations, 0.05, 0.5, 3), 1e-3, width=lambda _: 0.0)
     assert (total(passes), stop) == (iterations, "samples")
 
 

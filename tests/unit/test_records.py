@@ -194,10 +194,52 @@ def test_a_start_that_was_killed_before_its_first_line_can_be_overwritten(tmp_pa
 
 def test_of_two_runs_that_start_at_once_one_is_refused(tmp_path, monkeypatch):
     first = Store.create(tmp_path, synthetic.run())
-    monkeypatch.setattr(store_module, "_clear", lambda *_: None)
+    monkeypatch.setattr(store_module, "_held", lambda *_: [])
     with pytest.raises(UsageError, match="already holds a run"):
-        Store.create(tmp_path, synthetic.run(), overwrite=True)
+        Store.create(tmp_path, synthetic.run())
     first.append(synthetic.point())
+    assert len(load(tmp_path).points) == 1
+
+
+def test_while_a_run_is_written_to_no_other_replaces_it_or_goes_on_with_it(tmp_path):
+    with Store.create(tmp_path, synthetic.run()) as first:
+        first.append(synthetic.point())
+        with pytest.raises(UsageError, match="another sweep is writing to"):
+            Store.create(tmp_path, synthetic.run(), overwrite=True)
+        with pytest.raises(UsageError, match="another sweep is writing to"):
+            Store.resume(tmp_path)
+        first.append(synthetic.point())
+        first.finish()
+        with pytest.raises(UsageError, match="another sweep is writing to"):
+            Store.resume(tmp_path)
+    assert len(load(tmp_path).points) == 2
+    Store.resume(tmp_path)[0].close()
+    Store.create(tmp_path, synthetic.run(), overwrite=True).close()
+
+
+def test_a_file_of_points_that_was_replaced_while_it_was_opened_is_no_ones(tmp_path, monkeypatch):
+    synthetic.store(tmp_path, synthetic.points(["ring"], [8]))
+    opened = os.open
+
+    def replaced(path, *rest):
+        descriptor = opened(path, *rest)
+        if Path(path).name == "points.jsonl":
+            Path(path).unlink()
+            os.close(opened(path, os.O_CREAT))
+        return descriptor
+
+    monkeypatch.setattr(os, "open", replaced)
+    with pytest.raises(UsageError, match="another sweep is writing to"):
+        Store.resume(tmp_path)
+
+
+def test_a_file_system_without_locks_is_no_obstacle(tmp_path, monkeypatch):
+    def unsupported(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(store_module.fcntl, "flock", unsupported)
+    with Store.create(tmp_path, synthetic.run()) as store:
+        store.append(synthetic.point())
     assert len(load(tmp_path).points) == 1
 
 
@@ -364,3 +406,97 @@ def test_a_run_without_its_file_of_points_is_read_and_says_so(tmp_path):
     loaded = load(tmp_path)
     assert loaded.points == ()
     assert loaded.problems == ["points.jsonl is missing"]
+
+
+def test_a_line_that_a_kill_cut_off_is_no_damage_and_a_broken_one_is(tmp_path):
+    synthetic.store(tmp_path / "killed", synthetic.points(["ring"], [8, 16]), finished=False)
+    synthetic.store(tmp_path / "whole", synthetic.points(["ring"], [8, 16]))
+    for name in ("killed", "whole"):
+        path = tmp_path / name / "points.jsonl"
+        path.write_bytes(path.read_bytes()[:-20])
+        assert len(load(tmp_path / name).problems) == 1
+    assert not load(tmp_path / "killed").damaged
+    assert load(tmp_path / "whole").damaged, "a finished run had all its lines"
+    path = tmp_path / "killed" / "points.jsonl"
+    path.write_bytes(path.read_bytes() + b"\n")
+    assert load(tmp_path / "killed").damaged
+
+
+# Going on
+
+
+def test_a_point_that_failed_gives_way_to_a_later_line_of_it_and_no_other_does(tmp_path):
+    failed = {"status": "failed", "reason": "out of memory", "samples_ns": (), "wrong": None}
+    lasting = synthetic.point("swing", 8, **failed)
+    wrong = synthetic.point("direct", 8, status="wrong", wrong=3)
+    stored = [
+        synthetic.point("ring", 8, **failed),
+        lasting,
+        wrong,
+        synthetic.point("ring", 16),
+        synthetic.point("ring", 8),
+    ]
+    synthetic.store(tmp_path, stored, config={})
+    assert load(tmp_path).points == tuple(stored[1:])
+
+
+def test_imported_points_never_give_way(tmp_path):
+    failed = {"kind": "imported", "status": "failed", "samples_ns": (), "wrong": None, "sync": ""}
+    synthetic.store(tmp_path, [synthetic.point(**failed), synthetic.point(**failed)])
+    assert len(load(tmp_path).points) == 2
+
+
+@pytest.mark.parametrize("cut", range(1, 40, 6))
+def test_a_resumed_store_goes_on_after_the_last_whole_line(tmp_path, cut):
+    synthetic.store(tmp_path, synthetic.points(["ring"], [8, 16]), finished=False)
+    whole = (tmp_path / "points.jsonl").read_bytes()
+    (tmp_path / "points.jsonl").write_bytes(whole[:-cut])
+    store, loaded = Store.resume(tmp_path)
+    with store:
+        kept = [8, 16] if cut == 1 else [8]
+        assert [point.nbytes for point in loaded.points] == kept
+        assert len(loaded.problems) == (cut != 1)
+        store.append(synthetic.point(nbytes=32))
+    again = load(tmp_path)
+    assert [point.nbytes for point in again.points] == [*kept, 32]
+    assert again.problems == []
+
+
+def test_a_full_disk_after_a_resume_keeps_what_was_there(tmp_path, monkeypatch):
+    synthetic.store(tmp_path, synthetic.points(["ring"], [8]), finished=False)
+    whole = (tmp_path / "points.jsonl").read_bytes()
+    store, _ = Store.resume(tmp_path)
+    with store, monkeypatch.context() as patched:
+        fill_disk_after(40, patched)
+        with pytest.raises(DdlbenchError, match="ENOSPC"):
+            store.append(synthetic.point(nbytes=16))
+    assert (tmp_path / "points.jsonl").read_bytes() == whole
+
+
+def test_a_run_without_points_is_gone_on_with(tmp_path):
+    synthetic.store(tmp_path, finished=False)
+    (tmp_path / "points.jsonl").unlink()
+    store, loaded = Store.resume(tmp_path)
+    with store:
+        assert loaded.points == ()
+        store.append(synthetic.point())
+    assert len(load(tmp_path).points) == 1
+
+
+def test_lines_of_a_newer_version_are_not_gone_on_with(tmp_path):
+    synthetic.store(tmp_path, synthetic.points(["ring"], [8]))
+    path = tmp_path / "points.jsonl"
+    path.write_text(path.read_text() + json.dumps({"version": 9}) + "\n")
+    before = path.read_bytes()
+    with pytest.raises(UsageError, match=r"points.jsonl line 2: format version 9 is newer"):
+        Store.resume(tmp_path)
+    assert path.read_bytes() == before
+    assert len(load(tmp_path).points) == 1
+
+
+def test_what_a_kill_left_of_a_file_is_removed_by_the_next_sweep(tmp_path):
+    synthetic.store(tmp_path, synthetic.points(["ring"], [8]))
+    for name in (".run.json.17.tmp", ".report.html.4711.tmp", ".notes.17.tmp"):
+        (tmp_path / name).touch()
+    Store.resume(tmp_path)[0].close()
+    assert [path.name for path in tmp_path.glob(".*")] == [".notes.17.tmp"]

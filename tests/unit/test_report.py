@@ -1,10 +1,7 @@
 """What reports say: statistics, the CSV, who wins where, and the page that shows it."""
 
-import html.parser
 import io
-import json
 import math
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -21,9 +18,11 @@ from ddlbench.report.facts import details, facts
 from ddlbench.report.headline import PIECES, choice, headline, lede, pieces
 from ddlbench.report.html import render
 from ddlbench.report.notices import issues, notices
-from ddlbench.statistics import bus_bandwidth, interval_rank, summarise
+from ddlbench.report.runs import Runs
 from ddlbench.report.units import rate_text, ratio_text, size_text, time_text
 from ddlbench.report.workload import workload_of
+from ddlbench.statistics import bus_bandwidth, interval_rank, summarise
+from report_page import Page
 
 KIB, MIB = 2**10, 2**20
 HEADER = (
@@ -384,7 +383,7 @@ def test_a_workload_with_a_size_nobody_managed_has_no_totals():
 
 @pytest.mark.usefixtures("light_plotly")
 def test_a_sweep_of_single_vectors_is_no_workload():
-    data = json.loads(Page(render(loaded([timed("ring", 8, 10)]))).data)
+    data = Page(render(loaded([timed("ring", 8, 10)]))).data()
     assert data["settings"][0]["workload"] is None
 
 
@@ -392,8 +391,8 @@ def test_a_sweep_of_single_vectors_is_no_workload():
 @pytest.mark.parametrize(("fuse", "parts"), [(None, "3 tensors"), (64 * MIB, "3 buffers")])
 def test_a_workload_is_named_and_its_parts_counted(fuse, parts):
     config = {"workload": {"name": "resnet50", "tensors": 161}, "fuse": fuse}
-    data = json.loads(Page(render(loaded([timed("ring", 8, 10, multiplicity=3)], config=config))).data)
-    assert data["workload"] == "resnet50"
+    data = Page(render(loaded([timed("ring", 8, 10, multiplicity=3)], config=config))).data()
+    assert data["settings"][0]["workload"]["name"] == "resnet50"
     assert data["settings"][0]["workload"]["parts"] == parts
 
 
@@ -403,7 +402,7 @@ def test_a_workload_is_named_and_its_parts_counted(fuse, parts):
 def notices_of(points, **changes):
     problems = changes.pop("problems", ())
     run = loaded(points, problems, **changes)
-    return notices(run, with_series(results_table(run)))
+    return notices(Runs.of(run))
 
 
 def test_a_clean_run_says_that_nothing_speaks_against_it():
@@ -471,7 +470,7 @@ def test_the_facts_name_hosts_mpi_and_command():
 
 
 def test_the_small_print_has_units_for_the_links_and_names_what_is_inside():
-    found = {title: dict(pairs) for title, pairs in details(synthetic.run())}
+    found = {title: dict(pairs) for title, pairs in details(loaded([]))}
     assert found["Probed links"]["within latency"] == "0.4\u00a0µs"
     assert found["Probed links"]["between exchange bandwidth"] == "10.8\u00a0GB/s"
     assert found["Environment"]["variables OMP_NUM_THREADS"] == "1"
@@ -485,29 +484,6 @@ def test_the_facts_survive_a_record_that_says_little():
 
 
 # The page
-
-
-class Page(html.parser.HTMLParser):
-    """The tags, the texts outside scripts and the embedded data of a page."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__()
-        self.tags, self.links, self.texts, self.inside, self.data = Counter(), [], [], "", ""
-        self.feed(source)
-
-    def handle_starttag(self, tag, attributes):
-        self.tags[tag] += 1
-        self.inside = tag if tag in ("script", "style") else ""
-        self.links += [value for name, value in attributes if name in ("src", "href")]
-
-    def handle_endtag(self, _):
-        self.inside = ""
-
-    def handle_data(self, data):
-        if self.inside == "script" and data.startswith("{"):
-            self.data += data
-        elif not self.inside:
-            self.texts.append(data)
 
 
 @pytest.fixture
@@ -540,7 +516,7 @@ def test_everything_from_a_record_is_escaped_wherever_it_stands():
     page = Page(render(run))
     assert page.tags["script"] == plain.tags["script"]
     assert page.tags["img"] == 0
-    assert json.loads(page.data)["algorithms"] == [HOSTILE]
+    assert page.data()["algorithms"] == [HOSTILE]
     assert sum(HOSTILE in text for text in page.texts) > 10
 
 
@@ -588,7 +564,7 @@ def test_the_headline_and_the_doubts_stand_in_the_page_itself():
 @pytest.mark.usefixtures("light_plotly")
 def test_the_page_opens_with_the_setting_that_has_most_right_results():
     points = [synthetic.point(status="failed", dtype="float16")] + [timed("ring", nbytes, 10) for nbytes in SWEEP]
-    data = json.loads(Page(render(loaded(points))).data)
+    data = Page(render(loaded(points))).data()
     assert data["settings"][data["first"]]["label"].startswith("float32")
 
 

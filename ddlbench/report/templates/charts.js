@@ -29,25 +29,43 @@ const CHARTS = {
       return row.busbw ? { value: row.busbw, low: scale / row.high, high: scale / row.low } : null;
     },
     bound(view, nbytes) {
-      const share = (2 * (view.setting.ranks - 1)) / view.setting.ranks;
-      return view.bound(nbytes) ? (nbytes / view.bound(nbytes) / 1e3) * share : null;
+      return view.bound(nbytes) ? (nbytes / view.bound(nbytes) / 1e3) * share(view.setting.ranks) : null;
     },
     ticks: () => ({ rangemode: "tozero", nticks: 6 }),
   },
+  distance: {
+    log: true,
+    unit: ratioText,
+    reference: 1,
+    of: (view, row) => (row.bound > 0 ? { value: row.time / row.bound, low: row.low / row.bound, high: row.high / row.bound } : null),
+    bound: () => null,
+    ticks: ratioTicks,
+  },
+  late: {
+    log: false,
+    unit: percentText,
+    of: (view, row) => ({ value: row.lateness }),
+    bound: () => null,
+    ticks: () => ({ rangemode: "tozero", nticks: 5, tickformat: ".0%" }),
+  },
 };
 
-// The values of one chart: a list of {algorithm, points: [{nbytes, value, low, high}]}.
+// What all charts over sizes share: how a place on the axis is told, and its ticks.
+const SIZES = { log: true, text: sizeText, ticks: sizeTicks };
+
+// The values of one chart: a list of {algorithm, points: [{x, value, low, high}]}, x being the size.
 function linesOf(chart, view) {
+  const seen = (point) => point.value > 0 || (!chart.log && point.value === 0);
   const lines = view.algorithms.map((algorithm) => ({
     algorithm,
     points: view.right
       .filter((row) => row.algorithm === algorithm && row.nbytes > 0)
-      .map((row) => ({ nbytes: row.nbytes, ...chart.of(view, row) }))
-      .filter((point) => point.value > 0),
+      .map((row) => ({ x: row.nbytes, ...chart.of(view, row) }))
+      .filter(seen),
   }));
   const bound = view.sizes
-    .map((nbytes) => ({ nbytes, value: chart.bound(view, nbytes) }))
-    .filter((point) => point.nbytes > 0 && point.value > 0);
+    .map((nbytes) => ({ x: nbytes, value: chart.bound(view, nbytes) }))
+    .filter((point) => point.x > 0 && point.value > 0);
   return [...lines, { algorithm: BOUND, points: bound }].filter((line) => line.points.length);
 }
 
@@ -57,7 +75,7 @@ function traceOf(line) {
   const colour = colourOf(look.variable);
   const many = line.points.length > 120;
   const trace = {
-    x: line.points.map((point) => point.nbytes),
+    x: line.points.map((point) => point.x),
     y: line.points.map((point) => point.value),
     mode: bound || many ? "lines" : "lines+markers",
     line: { color: colour, width: bound ? 1.5 : 2, dash: look.dash },
@@ -122,22 +140,45 @@ function ratioTicks(low, high) {
   return { tickvals: shown, ticktext: shown.map((ratio) => `${Number(ratio.toPrecision(3))}×`) };
 }
 
-function layoutOf(chart, lines, sizes, width) {
-  const values = lines.flatMap((line) => line.points.map((point) => point.value));
-  const [low, high] = [Math.min(...values), Math.max(...values)];
-  const axis = { gridcolor: colourOf("--grid"), zeroline: false, linecolor: colourOf("--line"), fixedrange: coarse(), automargin: true };
-  const edge = [Math.log10(Math.min(...sizes)), Math.log10(Math.max(...sizes))];
-  const margin = (edge[1] - edge[0]) * 0.025 || 0.3;
+// What the layouts of all charts share.
+function plainLayout() {
   return {
     margin: { l: 8, r: 12, t: 8, b: 8 },
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: getComputedStyle(document.documentElement).fontFamily, size: 12, color: colourOf("--soft") },
-    hovermode: "x",
+    showlegend: false,
     dragmode: coarse() ? false : "zoom",
-    xaxis: { ...axis, type: "log", range: [edge[0] - margin, edge[1] + margin], showgrid: false, ticks: "outside", tickcolor: colourOf("--line"), showline: true, ...sizeTicks(sizes, width - 70) },
-    yaxis: { ...axis, type: chart.log ? "log" : "linear", ...(chart.log ? logRange(low, high) : {}), ...chart.ticks(low, high) },
   };
+}
+
+function plainAxis() {
+  return { gridcolor: colourOf("--grid"), zeroline: false, linecolor: colourOf("--line"), fixedrange: coarse(), automargin: true };
+}
+
+function bottomAxis() {
+  return { ...plainAxis(), showgrid: false, ticks: "outside", tickcolor: colourOf("--line"), showline: true };
+}
+
+function layoutOf(chart, across, lines, places, width) {
+  const values = lines.flatMap((line) => line.points.map((point) => point.value));
+  if (chart.reference) values.push(chart.reference);
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  const edge = [Math.log10(Math.min(...places)), Math.log10(Math.max(...places))];
+  const margin = (edge[1] - edge[0]) * 0.025 || 0.3;
+  return {
+    ...plainLayout(),
+    hovermode: "x",
+    shapes: chart.reference ? [reference(chart.reference)] : [],
+    xaxis: { ...bottomAxis(), type: "log", range: [edge[0] - margin, edge[1] + margin], ...across.ticks(places, width - 70) },
+    yaxis: { ...plainAxis(), type: chart.log ? "log" : "linear", ...(chart.log ? logRange(low, high) : {}), ...chart.ticks(low, high) },
+  };
+}
+
+// A dotted line across a chart, at the value that would be perfect.
+function reference(value) {
+  const line = { color: colourOf("--bound"), width: 1.5, dash: "1px,3px" };
+  return { type: "line", xref: "paper", x0: 0, x1: 1, y0: value, y1: value, line, layer: "below" };
 }
 
 function logRange(low, high) {
@@ -151,27 +192,44 @@ function coarse() {
 
 const CONFIG = { displaylogo: false, displayModeBar: false, responsive: false, doubleClick: "reset" };
 
-// Draw one chart of a view; a chart that has nothing to show says why.
-function draw(name, view, hidden) {
-  const figure = document.getElementById(name);
-  const plot = figure.querySelector(".plot");
-  const lines = linesOf(CHARTS[name], view);
+// Draw the chart of `name` over the sizes of a view, unless it is hidden; one that has nothing to show says why.
+function drawBySize(name, view, hidden) {
+  if (document.getElementById(name).hidden) return null;
+  return draw({ name, chart: CHARTS[name], across: SIZES, lines: linesOf(CHARTS[name], view) }, hidden, () => absence(view));
+}
+
+function worthDrawing(name, view) {
+  return view.right.length > 0 && WORTH[name](linesOf(CHARTS[name], view));
+}
+
+const WORTH = {
+  speedup: (lines) => lines.some((line) => line.algorithm !== data.baseline),
+  time: () => true,
+  busbw: () => true,
+  distance: (lines) => lines.length > 0,
+  late: (lines) => lines.some((line) => line.points.some((point) => point.value > 0)),
+};
+
+// Draw lines into the figure `name` and return what was drawn; null, with a reason in its place, where there are none.
+function draw({ name, chart, across, lines }, hidden, why) {
+  const plot = document.querySelector(`#${name} .plot`);
   const compared = lines.filter((line) => line.algorithm !== BOUND);
-  const others = compared.some((line) => line.algorithm !== data.baseline);
-  figure.hidden = !view.right.length || (name === "speedup" && !others);
-  if (figure.hidden) return null;
   plot.classList.toggle("absent", !compared.length);
   if (!compared.length) {
     Plotly.purge(plot);
-    plot.textContent = absence(view);
+    plot.textContent = why();
     return null;
   }
-  if (!plot.classList.contains("js-plotly-plot")) plot.textContent = "";
   const shown = lines.filter((line) => !hidden.has(line.algorithm));
-  const sizes = [...new Set(lines.flatMap((line) => line.points.map((point) => point.nbytes)))].sort((a, b) => a - b);
-  const layout = layoutOf(CHARTS[name], shown.length ? shown : lines, sizes, plot.clientWidth);
-  Plotly.react(plot, shown.map(traceOf), { ...layout, width: plot.clientWidth, height: plot.clientHeight }, CONFIG);
-  return { name, chart: CHARTS[name], plot, lines: shown, sizes };
+  const places = [...new Set(lines.flatMap((line) => line.points.map((point) => point.x)))].sort((a, b) => a - b);
+  const layout = layoutOf(chart, across, shown.length ? shown : lines, places, plot.clientWidth);
+  paint(plot, shown.map(traceOf), layout);
+  return { name, chart, across, plot, lines: shown, places };
+}
+
+function paint(plot, traces, layout) {
+  if (!plot.classList.contains("js-plotly-plot")) plot.textContent = "";
+  Plotly.react(plot, traces, { ...layout, width: plot.clientWidth, height: plot.clientHeight }, CONFIG);
 }
 
 function absence(view) {

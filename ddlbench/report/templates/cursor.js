@@ -1,7 +1,29 @@
-// Reading values: a line across all charts at one size, and a list of every algorithm's value there.
+// Reading values: a line across all charts at one place, and a list of every algorithm's value there.
+const tip = document.getElementById("tip");
+
+// Show `content` beside a point of a chart, given in pixels inside it.
+function showTip(plot, x, y, ...content) {
+  tip.replaceChildren(...content);
+  tip.hidden = false;
+  const box = plot.getBoundingClientRect();
+  const width = tip.offsetWidth;
+  const right = box.left + x + 14;
+  const left = right + width < document.documentElement.clientWidth ? right : box.left + x - 14 - width;
+  tip.style.left = `${Math.max(8, left) + scrollX}px`;
+  tip.style.top = `${box.top + y + scrollY}px`;
+}
+
+function listening(plot, events) {
+  for (const [name, heard] of Object.entries(events)) {
+    plot.removeAllListeners?.(`plotly_${name}`);
+    plot.on(`plotly_${name}`, heard);
+  }
+}
+
 class Cursor {
-  constructor() {
-    this.tip = document.getElementById("tip");
+  // `open` is called with the chart, the algorithm (null: none in particular) and the place that a reader chose.
+  constructor(open) {
+    this.open = open;
     this.drawn = [];
   }
 
@@ -14,10 +36,11 @@ class Cursor {
 
   listen({ plot }) {
     const here = () => this.drawn.find((one) => one.plot === plot);
-    plot.removeAllListeners?.("plotly_hover");
-    plot.removeAllListeners?.("plotly_unhover");
-    plot.on("plotly_hover", (event) => here() && this.show(here(), event.points[0].x));
-    plot.on("plotly_unhover", () => this.hide());
+    listening(plot, {
+      hover: (event) => here() && this.show(here(), event.points[0].x),
+      unhover: () => this.hide(),
+      click: (event) => here() && this.click(here(), event),
+    });
     plot.onkeydown = (event) => here() && this.key(here(), event);
     plot.onblur = () => this.hide();
   }
@@ -25,47 +48,57 @@ class Cursor {
   key(one, event) {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (event.key === "Escape") this.hide();
+    if (event.key === "Enter" && one.places.includes(this.at)) this.open(one, null, this.at);
     if (!step) return;
     event.preventDefault();
-    const at = one.sizes.indexOf(this.size);
-    const next = at < 0 ? (step > 0 ? 0 : one.sizes.length - 1) : Math.min(Math.max(at + step, 0), one.sizes.length - 1);
-    this.show(one, one.sizes[next]);
+    const at = one.places.indexOf(this.at);
+    const last = one.places.length - 1;
+    const next = at < 0 ? (step > 0 ? 0 : last) : Math.min(Math.max(at + step, 0), last);
+    this.show(one, one.places[next]);
   }
 
-  show(one, nbytes) {
-    this.size = nbytes;
-    for (const other of this.drawn) this.mark(other, nbytes);
-    this.fill(one, nbytes);
-    this.place(one, nbytes);
+  // Open the point whose height is nearest to that of the click.
+  click(one, { points, event }) {
+    const height = event.clientY - one.plot.getBoundingClientRect().top;
+    const far = (point) => Math.abs(point.yaxis._offset + point.yaxis.d2p(point.y) - height);
+    const near = points.reduce((best, point) => (far(point) < far(best) ? point : best));
+    const { algorithm } = one.lines[near.curveNumber];
+    this.open(one, algorithm === BOUND ? null : algorithm, near.x);
+  }
+
+  show(one, at) {
+    this.at = at;
+    for (const other of this.drawn.filter((other) => other.across === one.across)) this.mark(other, at);
+    showTip(one.plot, this.pixel(one, at), 12, ...this.content(one, at));
   }
 
   hide() {
-    this.size = null;
-    this.tip.hidden = true;
+    this.at = null;
+    tip.hidden = true;
     for (const line of document.querySelectorAll(".cursor")) line.remove();
   }
 
-  // The pixels of a size inside a chart.
-  pixel({ plot }, nbytes) {
+  // The pixels of a place inside a chart.
+  pixel({ plot }, at) {
     const axis = plot._fullLayout.xaxis;
-    return axis._offset + axis.d2p(nbytes);
+    return axis._offset + axis.d2p(at);
   }
 
-  mark(one, nbytes) {
+  mark(one, at) {
     const area = one.plot._fullLayout._size;
     const line = one.plot.querySelector(".cursor") ?? one.plot.appendChild(element("div", { class: "cursor" }));
-    line.style.left = `${this.pixel(one, nbytes)}px`;
+    line.style.left = `${this.pixel(one, at)}px`;
     line.style.top = `${area.t}px`;
     line.style.height = `${area.h}px`;
   }
 
-  fill(one, nbytes) {
+  content(one, at) {
     const values = one.lines
-      .map((line) => ({ algorithm: line.algorithm, point: line.points.find((point) => point.nbytes === nbytes) }))
+      .map((line) => ({ algorithm: line.algorithm, point: line.points.find((point) => point.x === at) }))
       .filter((value) => value.point)
       .sort((a, b) => b.point.value - a.point.value);
     const rows = values.map(({ algorithm, point }) => this.row(one.chart, algorithm, point));
-    this.tip.replaceChildren(element("strong", {}, sizeText(nbytes)), element("table", {}, element("tbody", {}, ...rows)));
+    return [element("strong", {}, one.across.text(at)), element("table", {}, element("tbody", {}, ...rows))];
   }
 
   row(chart, algorithm, point) {
@@ -75,17 +108,8 @@ class Cursor {
       {},
       element("td", { class: "name" }, keyOf(algorithm), name),
       element("td", { class: "number" }, chart.unit(point.value)),
+      ...(point.time ? [element("td", { class: "number" }, timeText(point.time))] : []),
       element("td", { class: "number range secondary" }, between(chart.unit, point.low, point.high)),
     );
-  }
-
-  place(one, nbytes) {
-    this.tip.hidden = false;
-    const box = one.plot.getBoundingClientRect();
-    const x = box.left + this.pixel(one, nbytes);
-    const width = this.tip.offsetWidth;
-    const left = x + 14 + width < document.documentElement.clientWidth ? x + 14 : x - 14 - width;
-    this.tip.style.left = `${Math.max(8, left) + scrollX}px`;
-    this.tip.style.top = `${box.top + 12 + scrollY}px`;
   }
 }

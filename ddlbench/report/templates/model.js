@@ -67,15 +67,40 @@ function between(text, low, high) {
   return `${unit === to.split("\u00a0")[1] ? from : text(low)} – ${to}`;
 }
 
-// The rows of a setting as objects, and found by algorithm and size.
+function percentText(share) {
+  if (share === null || share === undefined) return "";
+  if (share > 0 && share < 0.0005) return "<\u00a00.1\u00a0%";
+  const percent = 100 * share;
+  return `${percent >= 9.95 || percent === 0 ? Math.round(percent) : percent.toFixed(1)}\u00a0%`;
+}
+
+function counted(number, noun) {
+  return `${grouped(number)} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+// The rows of a setting as objects, with the figures that follow from others.
 function rowsOf(setting) {
   const columns = setting.rows;
   const names = Object.keys(columns).filter((name) => columns[name]);
-  return columns.nbytes.map((_, at) => Object.fromEntries(names.map((name) => [name, columns[name][at]])));
+  return columns.nbytes.map((_, at) => {
+    const row = Object.fromEntries(names.map((name) => [name, columns[name][at]]));
+    row.at = at;
+    row.algbw = row.nbytes && row.time > 0 ? row.nbytes / row.time / 1e3 : null;
+    row.busbw = row.algbw && setting.ranks > 1 ? row.algbw * share(setting.ranks) : null;
+    row.lateness = row.late + row.samples > 0 ? row.late / (row.late + row.samples) : null;
+    return row;
+  });
+}
+
+// What each rank must send and receive, in vectors.
+function share(ranks) {
+  return (2 * (ranks - 1)) / ranks;
 }
 
 class View {
-  constructor(setting) {
+  constructor(index) {
+    const setting = data.settings[index];
+    this.index = index;
     this.setting = setting;
     this.rows = rowsOf(setting);
     this.right = this.rows.filter((row) => row.status === 0 && row.time > 0);
@@ -93,6 +118,13 @@ class View {
   get hasBound() {
     return this.sizes.some((nbytes) => this.bound(nbytes) > 0);
   }
+}
+
+const views = new Map();
+
+function viewOf(index) {
+  if (!views.has(index)) views.set(index, new View(index));
+  return views.get(index);
 }
 
 // Building the page: text is only ever set as text.

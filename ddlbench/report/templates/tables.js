@@ -84,10 +84,15 @@ function bestRow(view, [nbytes, winner, next, lead, outcome, rivals], columns) {
 function verdictCell(outcome, lead, rivals) {
   if (outcome === "alone") return cell("only one measured", "number unclear");
   if (outcome === "clear") return cell(ratioText(lead));
-  const why = outcome === "unknown" ? "no intervals to tell by" : "no clear winner";
-  const made = cell(why, "number unclear");
-  made.title = rivals.length ? `the interval overlaps that of ${rivals.map((rival) => data.algorithms[rival]).join(", ")}` : why;
+  const made = cell(outcome === "unknown" ? "no intervals to tell by" : "no clear winner", "number unclear");
+  made.title = why(outcome, rivals);
   return made;
+}
+
+// Why there is no clear winner.
+function why(outcome, rivals) {
+  if (outcome === "unknown") return "no intervals to tell by";
+  return `the interval overlaps that of ${rivals.map((rival) => data.algorithms[rival]).join(", ")}`;
 }
 
 // What all tensors of a workload take together.
@@ -124,6 +129,8 @@ const RESULTS = [
   ["Bound", "bound", "number", (row) => digits(row.bound)],
   ["Model", "model", "number", (row) => digits(row.model)],
   ["Samples", "samples", "number", (row) => String(row.samples)],
+  ["Late", "lateness", "number", (row) => (row.late ? percentText(row.lateness) : "")],
+  ["Ended by", "stopped", "name", (row) => data.stops[row.stopped] ?? ""],
   ["Wrong", "wrong", "number", (row) => (row.wrong === null ? (row.time > 0 ? "not checked" : "") : grouped(row.wrong))],
   ["Status", "status", "status", (row) => data.statuses[row.status]],
 ];
