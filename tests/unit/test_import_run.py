@@ -18,6 +18,7 @@ from ddlbench.report.headline import headline, lede
 from ddlbench.report.html import render
 from ddlbench.report.notices import notices
 from ddlbench.report.payload import payload
+from ddlbench.report.runs import Runs
 
 LOGS = Path(__file__).resolve().parents[1] / "logs"
 
@@ -114,7 +115,7 @@ def test_no_winner_is_called_between_means():
 def test_the_notices_of_a_report_tell_means_from_too_few_samples():
     def titles(*points: Point) -> list[str]:
         loaded = Loaded(synthetic.run(), points, [])
-        return [f"{n.title}: {n.detail}" for n in notices(loaded, with_series(results_table(loaded)))]
+        return [f"{n.title}: {n.detail}" for n in notices(Runs.of(loaded))]
 
     assert titles(stated("osu", 8, 1.0)) == ["Not checked: no result compared with the right one"]
     assert titles(synthetic.point(wrong=None)) == ["Not checked: no result compared with the right one (--check does)"]
@@ -136,7 +137,7 @@ def test_the_page_labels_means_and_only_then():
 def test_logs_alone_have_the_colours_that_vendors_lack_beside_ours():
     def ours(*points: Point) -> int:
         loaded = Loaded(synthetic.run(), points, [])
-        return payload(loaded, with_series(results_table(loaded)))["ours"]
+        return payload(Runs.of(loaded))["ours"]
 
     assert ours(stated("osu", 8, 1.0), stated("imb", 8, 1.0)) == 2
     assert ours(stated("osu", 8, 1.0), synthetic.point("ring")) == 1

@@ -132,6 +132,7 @@ function word(part) {
 
 // Show the charts over sizes that have something to show; the last has the whole width when it would stand alone.
 function fillGrid(view) {
+  document.getElementById("charts").hidden = !view.right.length;
   for (const name of Object.keys(CHARTS)) document.getElementById(name).hidden = !worthDrawing(name, view);
   const narrow = [...document.querySelectorAll("#charts figure:not([hidden], .wide)")];
   for (const [at, figure] of narrow.entries()) figure.classList.toggle("alone", at % 2 === 0 && at === narrow.length - 1);
