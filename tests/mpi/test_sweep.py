@@ -465,7 +465,7 @@ def rows(path):
 def test_a_sweep_leaves_a_table_a_record_a_csv_and_a_page(mpirun, tmp_path, ranks):
     done = mpirun(
         ranks, *DDLBENCH, "sweep", "-b", "8", "-e", "8K", "-f", "32", "-a", "ring,multi-ring:2,mpi", "-n", "20",
-        "--check", "--out", "out", cwd=tmp_path,
+        "--check", "--sync", "barrier", "--out", "out", cwd=tmp_path,
     )  # fmt: skip
     assert done.status == 0, done.stderr
     table = [line for line in done.stdout.splitlines() if not line.startswith("#")]
