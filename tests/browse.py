@@ -54,7 +54,7 @@ OPEN = """
 """
 
 BUDGETS_MS = (5_000, 20_000, 60_000)
-"""Chromium's own time for a page; on a busy machine it may run out before the page has said anything: once more then."""
+"""Chromium's own time for a page; on a busy machine it may run out before the page says anything: once more then."""
 
 
 def _dumped(frame: Path, flags: list[str]) -> tuple[re.Match[str] | None, str]:
