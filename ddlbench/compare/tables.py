@@ -8,22 +8,13 @@ from typing import Any
 import pandas as pd
 
 from ddlbench.compare.comparison import Comparison, Finding
-from ddlbench.compare.pairing import time_us
+from ddlbench.compare.pairing import SETTING, time_us
 from ddlbench.records import Point
 from ddlbench.records.disk import write_atomically
 
+SHARED = ("algorithm", *(name for name in SETTING if name != "algorithm"))
 COLUMNS = (
-    "algorithm",
-    "nbytes",
-    "dtype",
-    "op",
-    "in_place",
-    "nodes",
-    "ranks_per_node",
-    "ranks",
-    "device",
-    "sync",
-    "cache",
+    *SHARED,
     "samples_base",
     "samples_new",
     "time_us_base",
@@ -36,7 +27,6 @@ COLUMNS = (
     "verdict",
     "why",
 )
-SHARED = COLUMNS[:11]
 
 
 def comparison_table(comparison: Comparison) -> pd.DataFrame:
