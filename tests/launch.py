@@ -19,7 +19,9 @@ ROOT_VARIABLES = (
     "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM",
 )
 # Tests share a machine and outnumber its cores: no rank is pinned, more ranks than cores are fine, who waits yields.
+# Without a network of its own kind the component btl/ofi sleeps for a second at each start.
 OPEN_MPI = {
+    "OMPI_MCA_btl": "^ofi",
     "OMPI_MCA_hwloc_base_binding_policy": "none",
     "OMPI_MCA_mpi_yield_when_idle": "1",
     "OMPI_MCA_osc": "^ucx",
