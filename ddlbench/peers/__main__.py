@@ -22,7 +22,7 @@ INTERRUPTED = 130
 @click.option("--config", default=str(SOURCE / "configs" / "sweeps" / "peers.toml"), help="What each measures.")
 @click.option("--out", default="reports/peers", show_default=True, help="Where the results go.")
 @click.option("--passes", type=click.IntRange(min=1), default=5, show_default=True, help="Starts of each contender.")
-@click.option("--torch", default="", help="Install torch for gloo: 1, or a requirement such as torch==2.13.0.")
+@click.option("--torch", default="1", help="What brings gloo: 1 for torch, torch==2.13.0, or 0 for none [default: 1].")
 def command(ranks: int, launcher: str, venv: str, config: str, out: str, passes: int, torch: str) -> int:
     """Compare MPI_Allreduce of Open MPI, MPICH and Intel MPI, gloo and ddlbench's best algorithm, in turns."""
     from ddlbench.peers.comparison import Comparison, Request

@@ -57,7 +57,7 @@ class Workshop:
         if requirement is not None:
             self._made(folder, (requirement,), (self.source, packages()))
         elif not finished(folder):
-            raise PeerError("torch is not installed: PEERS_TORCH=1 installs it, PEERS_TORCH=torch==2.13.0 that version")
+            raise PeerError("left out by PEERS_TORCH=0, and no earlier make peers installed torch")
         return Environment(folder / "bin" / "python", ())
 
     def _made(self, folder: Path, requirements: Sequence[str], paths: Sequence[Path]) -> None:

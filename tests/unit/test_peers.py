@@ -294,9 +294,9 @@ def test_an_environment_of_somebody_else_is_left_alone(workshop):
     assert commands == []
 
 
-def test_torch_is_installed_only_when_asked_for(workshop):
+def test_torch_can_be_left_out(workshop):
     made, commands = workshop
-    with pytest.raises(PeerError, match="PEERS_TORCH=1 installs it") as caught:
+    with pytest.raises(PeerError, match="left out by PEERS_TORCH=0") as caught:
         made.torch(None)
     assert caught.value.status == "skipped"
     made.torch("torch")
@@ -686,7 +686,7 @@ def test_one_run_directory_holds_all_libraries_and_the_reasons_of_those_that_are
     assert ours["mpi (MPICH 5.0.2)"].passes == (20, 20)
     assert ours["mpi (Intel MPI)"].status == "skipped"
     assert "No matching distribution" in ours["mpi (Intel MPI)"].reason
-    assert "PEERS_TORCH=1" in ours["gloo (torch)"].reason
+    assert "PEERS_TORCH=0" in ours["gloo (torch)"].reason
     assert {"results.csv", "report.html", "peers.csv", "programs.csv"} <= {path.name for path in request_.out.iterdir()}
     assert any("mpi (Intel MPI): skipped" in line for line in lines)
     assert any("ddlbench's best" in line for line in lines)
