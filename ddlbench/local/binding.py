@@ -1,0 +1,69 @@
+"""From a schedule and buffers to what the direct transport runs: the program of this rank with all its addresses."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ddlbench.local.compile import Exchange, Layout, choose_ways, compile_rank, exchange
+from ddlbench.local.program import Place, Program, tabulate
+from ddlbench.schedule.lower import Schedule
+from ddlbench.schedule.move import Table
+
+EAGER_NBYTES = 1 << 13
+"""Vectors up to this many bytes go through slots even where buffers are registered: there is one wait less."""
+PIECE_NBYTES = 1 << 16
+"""About how many bytes a message through slots has: pieces that stay in a core's own cache."""
+STREAM_NBYTES = 1 << 22
+"""Vectors from this many bytes on are written past the caches: they would not stay there."""
+
+
+def layout_for(
+    schedule: Schedule,
+    message_chunks: int,
+    count: int,
+    itemsize: int,
+    *,
+    registered: bool,
+    in_place: bool,
+    piece_nbytes: int | None = None,
+) -> Layout:
+    """Return how a vector is cut and carried; `message_chunks` is the most that one message of any rank has.
+
+    `piece_nbytes` bounds a message's bytes; None leaves that to the transport.
+    """
+    nbytes = count * itemsize
+    zero_copy = registered and nbytes > EAGER_NBYTES
+    whole = nbytes * message_chunks // schedule.chunks
+    most = piece_nbytes or (whole if zero_copy or nbytes <= EAGER_NBYTES else PIECE_NBYTES)
+    segments = max(1, -(-whole // max(1, most)))
+    return Layout(count, itemsize, segments, zero_copy, in_place, nbytes >= STREAM_NBYTES)
+
+
+def program_for(schedule: Schedule, layout: Layout, rank: int) -> Program:
+    """Return the program of `rank`; `schedule` holds the tables of all ranks."""
+    of: Exchange = exchange(schedule)
+    choose_ways(of, layout)
+    return compile_rank(of, layout, rank)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A program with addresses, as the engine takes it."""
+
+    variants: tuple[Table, ...]
+    operands: npt.NDArray[np.uint64]
+    counters: npt.NDArray[np.uint64]
+
+
+def bind(program: Program, addresses: Sequence[Sequence[int]]) -> Bound:
+    """Return `program` with the addresses of [input, output, slot][rank]; 0 for what this process cannot address."""
+    tables, places = [], list[Place]()
+    for variant in program.variants:
+        table, more = tabulate(variant, len(places))
+        tables.append(table)
+        places += more
+    operands: Any = np.array([addresses[one.space][one.rank] + one.offset for one in places], np.uint64)
+    return Bound(tuple(tables), operands, np.array(addresses[2], np.uint64))

@@ -1,0 +1,140 @@
+"""Memory that all ranks of a node address: MPI-3 shared windows, for buffers and for the slots of plans."""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+Bytes = npt.NDArray[np.uint8]
+
+ALIGNMENT = 128
+ARENA_NBYTES = 1 << 20
+"""Least bytes of an arena: enough for the slots of many small plans."""
+
+
+class Window:
+    """`nbytes` on each rank of a communicator whose ranks share memory; collective to make and to free.
+
+    Each rank touches its own part first, so that it lies in the memory of its own processor. `addresses` are where this
+    process finds each rank's part.
+    """
+
+    def __init__(self, comm: "MPI.Comm", nbytes: int) -> None:
+        from mpi4py import MPI
+
+        self.nbytes = nbytes
+        info = MPI.Info.Create()
+        info.Set("alloc_shared_noncontig", "true")
+        self._window = MPI.Win.Allocate_shared(nbytes + ALIGNMENT, 1, info, cast("MPI.Intracomm", comm))
+        info.Free()
+        self._window.Lock_all(MPI.MODE_NOCHECK)
+        self._parts = [self._window.Shared_query(rank)[0] for rank in range(comm.size)]
+        self.addresses = tuple(-(-part.address // ALIGNMENT) * ALIGNMENT for part in self._parts)
+        part = self._parts[comm.rank]
+        skipped = self.addresses[comm.rank] - part.address
+        # At least one byte: numpy may put a slice of none anywhere.
+        self.own: Bytes = np.frombuffer(part.cast("B"), np.uint8)[skipped : skipped + max(1, nbytes)]
+        self.own[:] = 0
+
+    def free(self) -> None:
+        """Give the memory back; collective, and nobody may use it any more."""
+        self.own = np.zeros(0, np.uint8)
+        self._parts = []
+        self._window.Unlock_all()
+        self._window.Free()
+
+
+@dataclass(frozen=True)
+class Registered:
+    """Where a buffer lies: which of the windows, counted from the first ever made, and its first byte there."""
+
+    window: int
+    offset: int
+
+
+class Windows:
+    """The windows of a communicator: what buffers were asked for, and arenas for the slots of plans."""
+
+    def __init__(self, comm: "MPI.Comm") -> None:
+        self._comm = comm
+        self._buffers: dict[int, Window] = {}
+        self._made = 0
+        self._arenas: list[Window] = []
+        self._used: list[dict[int, int]] = []
+
+    def empty(self, nbytes: int) -> Bytes:
+        """Return a new buffer of `nbytes` that all ranks can address; collective."""
+        window = Window(self._comm, nbytes)
+        self._buffers[self._made] = window
+        self._made += 1
+        return window.own[:nbytes]
+
+    def release(self, array: npt.NDArray[Any]) -> bool:
+        """Free the window that `array` lies in; collective. Return whether there was one."""
+        found = self.find(array)
+        if found is None:
+            return False
+        self._buffers.pop(found.window).free()
+        return True
+
+    def find(self, array: npt.NDArray[Any]) -> Registered | None:
+        """Return where `array` lies, None when not in a window of this communicator."""
+        address = array.ctypes.data
+        starts = sorted((window.addresses[self._comm.rank], number) for number, window in self._buffers.items())
+        at = bisect_right(starts, (address, self._made)) - 1
+        if at < 0:
+            return None
+        start, number = starts[at]
+        inside = address + array.nbytes <= start + self._buffers[number].nbytes
+        return Registered(number, address - start) if inside else None
+
+    def addresses(self, where: Registered) -> list[int]:
+        """Return where this process finds each rank's bytes at `where`."""
+        return [start + where.offset for start in self._buffers[where.window].addresses]
+
+    def reserve(self, nbytes: int) -> "Slot":
+        """Return a piece of an arena of at least `nbytes` on every rank, all zeros; collective.
+
+        Every rank may ask for another size; the greatest counts. A piece lies behind all that are in use on any rank.
+        """
+        from mpi4py import MPI
+
+        asked = np.array([nbytes, self._end(), len(self._arenas)], np.int64)
+        self._comm.Allreduce(MPI.IN_PLACE, asked, MPI.MAX)
+        most, begin = (int(value) for value in -(-asked[:2] // ALIGNMENT) * ALIGNMENT)
+        if not self._arenas or begin + most > self._arenas[-1].nbytes:
+            self._arenas.append(Window(self._comm, max(ARENA_NBYTES, 2 * most)))
+            self._used.append({})
+            begin = 0
+        arena, used = self._arenas[-1], self._used[-1]
+        arena.own[begin : begin + most] = 0
+        self._comm.Barrier()
+        used[begin] = begin + most
+        return Slot(tuple(start + begin for start in arena.addresses), used, begin)
+
+    def _end(self) -> int:
+        return max(self._used[-1].values(), default=0) if self._used else 0
+
+    def free(self) -> None:
+        """Give everything back; collective."""
+        for window in (*self._buffers.values(), *self._arenas):
+            window.free()
+        self._buffers, self._arenas, self._used = {}, [], []
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A piece of an arena: where this process finds it of each rank; given back by `close`, on this rank alone."""
+
+    addresses: tuple[int, ...]
+    _used: dict[int, int]
+    _begin: int
+
+    def close(self) -> None:
+        """Give the piece back: this rank's later plans may lie there once all others have given it back too."""
+        self._used.pop(self._begin, None)

@@ -1,0 +1,138 @@
+/* See direct.h. */
+#include "direct.h"
+
+#include <sched.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
+/* Reductions of more than two sources, or into more than one target, go block by block through a piece of memory that
+ * stays in the first-level cache: each source is read once and each target written once, in whole lines. */
+#define BLOCK_NBYTES 4096
+/* A waiting rank looks this often before it gives its processor away, where ranks share processors; else never. */
+#define SPINS 200
+
+static inline void pause_briefly(void)
+{
+#if defined(__x86_64__)
+    _mm_pause();
+#elif defined(__powerpc64__)
+    __asm__ volatile("or 27,27,27");
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* ---- Past the caches --------------------------------------------------------------------------------------------- */
+
+void ddl_stream_copy(void *dst, const void *src, size_t n)
+{
+#if defined(__x86_64__)
+    char *to = dst;
+    const char *from = src;
+    size_t head = (size_t)(-(uintptr_t)to & 15);
+    if (head > n)
+        head = n;
+    memcpy(to, from, head);
+    to += head, from += head, n -= head;
+    for (; n >= 64; n -= 64, to += 64, from += 64) {
+        const __m128i a = _mm_loadu_si128((const __m128i *)from), b = _mm_loadu_si128((const __m128i *)(from + 16));
+        const __m128i c = _mm_loadu_si128((const __m128i *)(from + 32)), d = _mm_loadu_si128((const __m128i *)(from + 48));
+        _mm_stream_si128((__m128i *)to, a);
+        _mm_stream_si128((__m128i *)(to + 16), b);
+        _mm_stream_si128((__m128i *)(to + 32), c);
+        _mm_stream_si128((__m128i *)(to + 48), d);
+    }
+    memcpy(to, from, n);
+#else
+    memcpy(dst, src, n);
+#endif
+}
+
+void ddl_stream_fence(void)
+{
+#if defined(__x86_64__)
+    _mm_sfence();
+#endif
+}
+
+/* ---- Reductions -------------------------------------------------------------------------------------------------- */
+
+/* Return where the reduced block of `count` elements at element `first` is: `block`, or the one source itself. */
+static const char *reduce_block(const struct ddl_direct *direct, const struct ddl_instruction *step,
+                                char *const *sources, size_t first, size_t count, char *block)
+{
+    const size_t offset = first * direct->itemsize;
+    if (step->sources == 1)
+        return sources[0] + offset;
+    direct->reducer(block, sources[0] + offset, sources[1] + offset, count);
+    for (int i = 2; i < step->sources; i++)
+        direct->reducer(block, block, sources[i] + offset, count);
+    return block;
+}
+
+static void reduce_in_blocks(const struct ddl_direct *direct, const struct ddl_instruction *step)
+{
+    char block[BLOCK_NBYTES] __attribute__((aligned(64)));
+    char *const *sources = direct->operands + step->operands, *const *targets = sources + step->sources;
+    const size_t most = BLOCK_NBYTES / direct->itemsize, whole = (size_t)step->count;
+    for (size_t first = 0; first < whole; first += most) {
+        const size_t count = whole - first < most ? whole - first : most;
+        const char *reduced = reduce_block(direct, step, sources, first, count, block);
+        for (int i = 0; i < step->targets; i++) {
+            char *to = targets[i] + first * direct->itemsize;
+            if (i < 31 && step->stream >> i & 1)
+                ddl_stream_copy(to, reduced, count * direct->itemsize);
+            else
+                memcpy(to, reduced, count * direct->itemsize);
+        }
+    }
+    if (step->stream)
+        ddl_stream_fence();
+}
+
+static inline void reduce(const struct ddl_direct *direct, const struct ddl_instruction *step)
+{
+    char *const *of = direct->operands + step->operands;
+    if (step->stream || step->targets > 1 || step->sources > 2)
+        reduce_in_blocks(direct, step);
+    else if (step->sources == 1)
+        memcpy(of[1], of[0], (size_t)step->count * direct->itemsize);
+    else
+        direct->reducer(of[2], of[0], of[1], (size_t)step->count);
+}
+
+/* ---- Counters ---------------------------------------------------------------------------------------------------- */
+
+static void wait_longer(struct ddl_direct *direct, int peer, int64_t value)
+{
+    uint64_t *counter = direct->counters[peer];
+    int spins = 0;
+    int64_t seen;
+    while ((seen = (int64_t)__atomic_load_n(counter, __ATOMIC_ACQUIRE)) < value) {
+        pause_briefly();
+        if (direct->yielding && ++spins > SPINS)
+            sched_yield();
+    }
+    direct->seen[peer] = seen;
+}
+
+void ddl_direct_run(struct ddl_direct *direct)
+{
+    const size_t which = direct->executions & 1, length = direct->lengths[which];
+    const struct ddl_instruction *step = direct->instructions[which];
+    const int64_t base = direct->base;
+    for (size_t i = 0; i < length; i++, step++) {
+        direct->at = (int64_t)i;
+        if (step->kind == DDL_REDUCE)
+            reduce(direct, step);
+        else if (step->kind == DDL_PUBLISH)
+            __atomic_store_n(direct->own, (uint64_t)(base + step->value), __ATOMIC_RELEASE);
+        else if (direct->seen[step->peer] < base + step->value)
+            wait_longer(direct, step->peer, base + step->value);
+    }
+    direct->base = base + direct->span;
+    direct->executions++;
+}

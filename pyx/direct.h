@@ -1,0 +1,59 @@
+/* Runs a program of the direct transport: ranks that share memory, each behind a counter that the others watch.
+ *
+ * A program is a list of instructions made once, by ddlbench/local/compile.py:
+ *
+ *     PUBLISH v    all that this rank has written and read so far is done: its counter becomes base + v (release)
+ *     WAIT p v     until the counter of rank p is at least base + v (acquire)
+ *     REDUCE       targets = source 0 op source 1 op ..., in one pass; with one source, a copy
+ *
+ * base grows by `span` with each execution, so counters never go back. docs/direct.md argues that no data is read
+ * before it is there or overwritten before it was read; ddlbench/local/races.py proves it for a program.
+ */
+#ifndef DDLBENCH_DIRECT_H
+#define DDLBENCH_DIRECT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels.h"
+
+enum ddl_direct_kind { DDL_PUBLISH = 0, DDL_WAIT = 1, DDL_REDUCE = 2 };
+
+/* The same packed struct as ddlbench.local.program.INSTRUCTION, which a test holds equal. `operands` is the index of
+ * the first of `sources` + `targets` pointers. Bit i of `stream`: target i is written past the caches. */
+struct ddl_instruction {
+    int32_t kind;
+    int32_t peer;
+    int32_t sources;
+    int32_t targets;
+    int32_t operands;
+    int32_t stream;
+    int64_t value;
+    int64_t count;
+};
+
+struct ddl_direct {
+    const struct ddl_instruction *instructions[2]; /* of even and of odd executions */
+    size_t lengths[2];
+    char **operands;
+    uint64_t **counters; /* of each rank */
+    int64_t *seen;             /* the last that this rank saw of each, relative to 0 */
+    uint64_t *own;
+    int64_t base;
+    int64_t span;
+    uint64_t executions;
+    ddl_reduce_fn reducer;
+    size_t itemsize;
+    int yielding;
+    volatile int64_t at; /* the instruction under way, for a watchdog */
+};
+
+/* Run the program once. */
+void ddl_direct_run(struct ddl_direct *direct);
+
+/* Copy n bytes, none of them overlapping, past the caches where the processor can. The copy is complete for other
+ * cores only after ddl_stream_fence. */
+void ddl_stream_copy(void *dst, const void *src, size_t n);
+void ddl_stream_fence(void);
+
+#endif
