@@ -2,8 +2,9 @@
 
 import pytest
 
-from ddlbench.bench.launch import ALONE, Launcher, check, launcher
+from ddlbench.bench.environment import partial
 from ddlbench.errors import UsageError
+from ddlbench.launch.started import ALONE, Launcher, check, check_expected, launcher
 
 OPEN_MPI = {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "3"}
 MPICH = {"PMI_SIZE": "2", "PMI_RANK": "1"}
@@ -39,3 +40,24 @@ def test_a_launcher_of_many_with_an_mpi_of_one_is_an_error_that_names_both():
 )
 def test_agreement_passes(environ, size):
     check(launcher(environ), size, "Open MPI 5.0.11")
+
+
+@pytest.mark.parametrize(("found", "expected"), [(8, 8), (1, None), (8, None)])
+def test_what_was_expected_or_was_not_asked_for_passes(found, expected):
+    check_expected("ranks", found, expected)
+
+
+def test_another_number_than_was_expected_is_an_error_with_both_and_the_option():
+    with pytest.raises(UsageError) as refused:
+        check_expected("nodes", 1, 4)
+    for part in ("expected 4 nodes", "--expect-nodes", "DDLBENCH_EXPECT_NODES", "there is 1", "ddlbench launch"):
+        assert part in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "all_nodes", "flags"), [(1, "4", ["partial"]), (4, "4", []), (1, "", []), (1, "1", []), (2, "x", [])]
+)
+def test_a_launch_on_a_part_of_a_slurm_job_is_to_be_minded(nodes, all_nodes, flags):
+    found = list(partial(nodes, {"SLURM_JOB_NUM_NODES": all_nodes}))
+    assert [flag.flag for flag in found] == flags
+    assert all(f"{nodes} of the {all_nodes} nodes" in flag.detail for flag in found)
