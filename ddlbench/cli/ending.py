@@ -20,13 +20,19 @@ from typing import Any
 
 import click
 
+from ddlbench import _deadline
 from ddlbench.bench.agreement import AgreedError, describe
-from ddlbench.bench.launch import launcher
+from ddlbench.cli.faults import ABORT_SECONDS, within
 from ddlbench.errors import DdlbenchError
+from ddlbench.launch.started import launcher
 
 INTERRUPTED = 130
 LINGER_SECONDS = 5.0
 """How long ranks that cannot talk to rank 0 give it to start and speak."""
+BARRIER_SECONDS = 30.0
+"""How long ranks that met the same error wait for each other, and so for rank 0 to speak."""
+SPEAK_SECONDS = 1.0
+"""How long ranks without MPI give rank 0 to tell of a defect that all have met, before each tells of its own."""
 INTERRUPT_SECONDS = 1.0
 """How long ranks that are interrupted give rank 0 to say so."""
 
@@ -116,7 +122,8 @@ def _wait_for_first() -> None:
     """
     mpi = _mpi()
     if mpi is not None:
-        mpi.COMM_WORLD.Barrier()
+        with within(BARRIER_SECONDS, "telling the other ranks of an error"):
+            mpi.COMM_WORLD.Barrier()
     elif launcher().rank > 0:
         time.sleep(LINGER_SECONDS)
 
@@ -133,9 +140,12 @@ def _refused(error: DdlbenchError) -> int:
 def _cut_short(text: str, status: int) -> int:
     """Say `text` and end the whole job with `status`."""
     mpi = _mpi()
-    if text and (mpi is not None or _first()):
+    if text:
+        if mpi is None and not _first():
+            time.sleep(SPEAK_SECONDS)
         _say(text)
     if mpi is not None:
+        _deadline.arm(ABORT_SECONDS, "", status)
         mpi.COMM_WORLD.Abort(status)
     return status
 
@@ -158,7 +168,8 @@ def _unread(_: BrokenPipeError) -> int:
 def _defect(error: BaseException) -> int:
     trace = "".join(traceback.format_exception(error)).rstrip()
     text = " ".join(str(error).split())
-    return _cut_short(f"{trace}\nddlbench: error: unexpected {type(error).__name__}: {text}", 1)
+    where = f"rank {launcher().rank} on {platform.node()}: " if launcher().size > 1 else ""
+    return _cut_short(f"{trace}\nddlbench: error: {where}unexpected {type(error).__name__}: {text}", 1)
 
 
 ENDINGS: tuple[tuple[Any, Callable[[Any], int]], ...] = (
