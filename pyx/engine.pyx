@@ -9,18 +9,19 @@ that reach the same tick, so nothing can deadlock.
 All requests, addresses and counts are worked out once, when the plan is made; running it walks flat arrays.
 """
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 from clock cimport now_ns, wait_until
+from direct cimport DDL_WAIT, ddl_direct, ddl_direct_run, ddl_instruction
 from errors cimport check
 from kernels cimport ddl_divide_fn, ddl_divider, ddl_itemsize, ddl_reduce_fn, ddl_reducer, ddl_simd
 from libmpi cimport (
     MPI_BYTE, MPI_DOUBLE, MPI_ERRORS_RETURN, MPI_FLOAT, MPI_IN_PLACE, MPI_INT32_T, MPI_INT64_T, MPI_MAX, MPI_MIN,
-    MPI_PROD, MPI_SUM, MPI_UINT8_T, MPI_Allreduce, MPI_Comm, MPI_Comm_f2c, MPI_Comm_set_errhandler, MPI_Comm_size,
-    MPI_Datatype, MPI_Finalized, MPI_Fint, MPI_Op, MPI_Recv_init, MPI_Request, MPI_Request_free, MPI_Send_init,
-    MPI_Startall,
+    MPI_PROD, MPI_SUM, MPI_UINT8_T, MPI_Allreduce, MPI_Comm, MPI_Comm_f2c, MPI_Comm_rank, MPI_Comm_set_errhandler,
+    MPI_Comm_size, MPI_Datatype, MPI_Finalized, MPI_Fint, MPI_Op, MPI_Recv_init, MPI_Request, MPI_Request_free,
+    MPI_Send_init, MPI_Startall,
 )
 from posix.stdlib cimport posix_memalign
 from step cimport COPY, FROM_INPUT, KEEP, LATE, SEND, Step
@@ -34,8 +35,18 @@ cdef enum:
     TAG = 17
     LINE = 128
     MOST_AT_ONCE = 1 << 30
+    SENDING = -1
+
+cdef enum Doing:
+    # What a plan is at, in the order of DOING.
+    IDLE
+    BARRIER
+    START
+    RUN
 
 STEP_SIZE = sizeof(Step)
+INSTRUCTION_SIZE = sizeof(ddl_instruction)
+DOING = ("idle", "barrier", "start", "run")
 
 
 cdef struct Arrival:
@@ -45,6 +56,22 @@ cdef struct Arrival:
     const char *source
     size_t count
     bint late
+
+
+cdef struct Message:
+    # What is worth knowing of a request by whoever asks where a run stands; running it needs none of this.
+    int peer
+    int round
+    int segment
+
+
+cdef struct Standing:
+    # Where a plan is, told to other threads by plain stores: they may see one a moment late, never a wrong address.
+    # `waiting` is the arrival that is waited for, or SENDING.
+    int64_t runs
+    int doing
+    int tick
+    int waiting
 
 
 cdef struct Tick:
@@ -100,6 +127,7 @@ cdef class Runner:
     cdef size_t count, itemsize
     cdef int ranks
     cdef ddl_divide_fn divide
+    cdef Standing at
     cdef object buffers
 
     def __init__(self, MPI_Fint comm, sendbuf, recvbuf, int dtype, bint average, bint yielding):
@@ -118,6 +146,8 @@ cdef class Runner:
         raise NotImplementedError
 
     cdef inline int run(self) except -1 nogil:
+        self.at.doing = RUN
+        self.at.runs += 1
         self.reduce()
         if self.divide != NULL and self.count:
             self.divide(self.output, self.count, self.ranks)
@@ -127,6 +157,21 @@ cdef class Runner:
         """Run the allreduce once, from the send buffer's present content; raises `MPIError`."""
         with nogil:
             self.run()
+        self.at.doing = IDLE
+
+    def position(self):
+        """Return where the plan stands: one of `DOING`, the runs begun, the tick of this one, and the wait in it.
+
+        Another thread may ask while the plan runs. Two equal answers say that nothing has moved.
+        """
+        return DOING[self.at.doing], self.at.runs, self.at.tick, self.at.waiting
+
+    def waiting(self):
+        """Return what the run waits for: (round, segment, ranks it receives from, ranks it sends to).
+
+        None where that is not known: between runs, and inside the MPI library's own allreduce.
+        """
+        return None
 
     def time_samples(self, Py_ssize_t samples):
         """Run the allreduce `samples` times and return each one's nanoseconds on this rank, int64 (samples,).
@@ -139,10 +184,12 @@ cdef class Runner:
         cdef Py_ssize_t i
         with nogil:
             for i in range(samples):
+                self.at.doing = BARRIER
                 barrier(self.comm, self.yielding)
                 start = now_ns()
                 self.run()
                 view[i] = now_ns() - start
+        self.at.doing = IDLE
         return durations
 
     def time_windows(self, const int64_t[::1] starts):
@@ -156,9 +203,11 @@ cdef class Runner:
         cdef int64_t[::1] begun_at = begun, done_at = done
         with nogil:
             for i in range(samples):
+                self.at.doing = START
                 begun_at[i] = wait_until(starts[i])
                 self.run()
                 done_at[i] = now_ns()
+        self.at.doing = IDLE
         return begun, done
 
 
@@ -173,6 +222,8 @@ cdef class Engine(Runner):
     cdef Arrival *arrivals
     cdef Arrival *copies
     cdef Tick *ticks
+    cdef Message *receives
+    cdef Message *sends
     cdef int ticks_count, receives_count, sends_count, copies_count
     cdef ddl_reduce_fn reducer
     cdef Memory staging
@@ -198,7 +249,10 @@ cdef class Engine(Runner):
         self.arrivals = <Arrival *>calloc(most, sizeof(Arrival))
         self.copies = <Arrival *>calloc(most, sizeof(Arrival))
         self.ticks = <Tick *>calloc(self.ticks_count + 1, sizeof(Tick))
-        if not (self.receive_requests and self.send_requests and self.arrivals and self.copies and self.ticks):
+        self.receives = <Message *>calloc(most, sizeof(Message))
+        self.sends = <Message *>calloc(most, sizeof(Message))
+        if not (self.receive_requests and self.send_requests and self.arrivals and self.copies and self.ticks
+                and self.receives and self.sends):
             raise MemoryError(f"no memory for a plan of {most} requests")
 
     def _bind(self, const Step[::1] steps, const int[::1] starts, int rounds, int chunks, int segments):
@@ -262,6 +316,7 @@ cdef class Engine(Runner):
         elif step.kind == SEND:
             check(MPI_Send_init(own, <int>(count * self.itemsize), MPI_BYTE, step.peer, TAG, self.comm,
                                 &self.send_requests[self.sends_count]))
+            self.sends[self.sends_count] = Message(step.peer, step.round, segment)
             self.sends_count += 1
         else:
             if step.kind == KEEP:
@@ -269,6 +324,7 @@ cdef class Engine(Runner):
             self.arrivals[self.receives_count] = Arrival(target, own, landing, count, step.flags & LATE)
             check(MPI_Recv_init(landing, <int>(count * self.itemsize), MPI_BYTE, step.peer, TAG, self.comm,
                                 &self.receive_requests[self.receives_count]))
+            self.receives[self.receives_count] = Message(step.peer, step.round, segment)
             self.receives_count += 1
         return staged
 
@@ -281,6 +337,7 @@ cdef class Engine(Runner):
     cdef int reduce(self) except -1 nogil:
         cdef int tick
         for tick in range(self.ticks_count):
+            self.at.tick = tick
             self._do_tick(self.ticks[tick], self.ticks[tick + 1])
         return 0
 
@@ -297,16 +354,35 @@ cdef class Engine(Runner):
             if self.arrivals[i].late:
                 late = True
                 continue
+            self.at.waiting = i
             wait_one(&self.receive_requests[i], self.yielding)
             self.apply(&self.arrivals[i])
         if sends:
+            self.at.waiting = SENDING
             wait_all(sends, &self.send_requests[begin.sends], self.yielding)
         if late:
             for i in range(begin.receives, end.receives):
                 if self.arrivals[i].late:
+                    self.at.waiting = i
                     wait_one(&self.receive_requests[i], self.yielding)
                     self.apply(&self.arrivals[i])
         return 0
+
+    def waiting(self):
+        """Return what the run waits for, as `Runner.waiting` says; sends of a tick are waited for together."""
+        cdef int tick = self.at.tick, i = self.at.waiting
+        if self.at.doing != RUN or tick >= self.ticks_count:
+            return None
+        if i != SENDING:
+            if i >= self.receives_count:
+                return None
+            return self.receives[i].round, self.receives[i].segment, (self.receives[i].peer,), ()
+        span = range(self.ticks[tick].sends, self.ticks[tick + 1].sends)
+        if not span:
+            return None
+        first = span[0]
+        peers = {self.sends[at].peer for at in span}
+        return self.sends[first].round, self.sends[first].segment, (), tuple(sorted(peers))
 
     def close(self):
         """Free the requests; the plan cannot run afterwards."""
@@ -326,6 +402,8 @@ cdef class Engine(Runner):
         free(self.arrivals)
         free(self.copies)
         free(self.ticks)
+        free(self.receives)
+        free(self.sends)
 
 
 cdef class Vendor(Runner):
@@ -373,3 +451,55 @@ cdef class Vendor(Runner):
 
     def close(self):
         """Nothing to free: MPI_Allreduce keeps nothing between calls."""
+
+
+cdef class Direct(Runner):
+    """A program of the direct transport (ddlbench/local) bound to buffers and to memory that all ranks address.
+
+    `variants` are `ddlbench.local.program.INSTRUCTION` tables, one or two, and `operands` their addresses, uint64.
+    `counters` are the addresses of all ranks' counters, which are 0 when no rank has run the plan yet, and `span` by
+    how much an execution moves them. `memory` is kept alive with the plan.
+    """
+    cdef ddl_direct direct
+    cdef object kept
+    cdef size_t instructions
+
+    def __init__(self, MPI_Fint comm, variants, operands, counters, int64_t span, memory, sendbuf, recvbuf, int dtype,
+                 int op, bint yielding):
+        Runner.__init__(self, comm, sendbuf, recvbuf, dtype, op == 4, yielding)
+        self.direct.reducer = ddl_reducer(dtype, op)
+        if self.direct.reducer == NULL:
+            raise UnsupportedError(f"no kernel for dtype code {dtype} and op code {op}")
+        cdef int rank
+        check(MPI_Comm_rank(self.comm, &rank))
+        seen = np.zeros(self.ranks, np.int64)
+        self.kept = (tuple(variants), operands, counters, seen, memory)
+        for at in range(2):
+            table = variants[at % len(variants)]
+            self.direct.instructions[at] = <const ddl_instruction *><size_t>table.ctypes.data
+            self.direct.lengths[at] = len(table)
+        self.direct.operands = <char **><size_t>operands.ctypes.data
+        self.direct.counters = <uint64_t **><size_t>counters.ctypes.data
+        self.direct.seen = <int64_t *><size_t>seen.ctypes.data
+        self.direct.own = self.direct.counters[rank]
+        self.direct.span = span
+        self.direct.itemsize = self.itemsize
+        self.direct.yielding = yielding
+
+    cdef int reduce(self) except -1 nogil:
+        ddl_direct_run(&self.direct)
+        return 0
+
+    def waiting(self):
+        """Return what the run waits for, as `Runner.waiting` says; a wait for a reader counts as receiving."""
+        cdef size_t which = self.direct.executions & 1
+        cdef int64_t at = self.direct.at
+        if self.at.doing != RUN or <size_t>at >= self.direct.lengths[which]:
+            return None
+        cdef const ddl_instruction *step = &self.direct.instructions[which][at]
+        if step.kind != DDL_WAIT:
+            return None
+        return int(step.value), 0, (step.peer,), ()
+
+    def close(self):
+        """Nothing to free here: the memory belongs to the communicator."""

@@ -18,6 +18,7 @@ cdef extern from "mpi.h" nogil:
     MPI_Op MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX
 
     MPI_Comm MPI_Comm_f2c(MPI_Fint)
+    int MPI_Comm_rank(MPI_Comm, int *)
     int MPI_Comm_size(MPI_Comm, int *)
     int MPI_Comm_set_errhandler(MPI_Comm, MPI_Errhandler)
     int MPI_Error_string(int, char *, int *)

@@ -8,6 +8,7 @@ r:4x2  b:4x2  n:4x2  p:4x2    PowerAI DDL mode strings; 4x2 alone is DDL's "no l
 bruck                         one that an installed package offers under the entry point group `ddlbench.algorithms`
 schedule.json                 a schedule file, for its number of ranks
 mpi                           the vendor's MPI_Allreduce
+auto                          the best of these here, chosen when a plan is made: docs/tuning.md
 """
 
 import importlib.util
@@ -51,6 +52,8 @@ BUILT_IN = (
 )
 _NAMED = {algorithm.name: algorithm for algorithm in BUILT_IN}
 VENDORS = {"mpi": "MPI_Allreduce of the MPI library in use"}
+CHOOSING = {"auto": "the best for the size, as ddlbench tune measured it, else by closed form"}
+"""Names in whose place a plan takes another algorithm when it is made."""
 ENTRY_POINT_GROUP = "ddlbench.algorithms"
 _GRID = re.compile(r"[0-9]+([xX][0-9]+)+")
 _MODES = {
@@ -79,6 +82,8 @@ def resolve(text: str, grid: Grid) -> BoundAlgorithm:
     head, *arguments = _split(text)
     if head in VENDORS:
         return _vendor(text, arguments, grid)
+    if head in CHOOSING:
+        return _choosing(text, arguments, grid)
     if head in _MODES or _GRID.fullmatch(head):
         return _mode(text, head, arguments, grid)
     algorithm = _find(head)
@@ -122,6 +127,12 @@ def _vendor(text: str, arguments: list[str], grid: Grid) -> BoundAlgorithm:
     return BoundAlgorithm(text, grid, vendor=True)
 
 
+def _choosing(text: str, arguments: list[str], grid: Grid) -> BoundAlgorithm:
+    if arguments:
+        raise UsageError(f"algorithm {text!r}: {text.partition(':')[0]} takes no parameters: it chooses them itself")
+    return BoundAlgorithm(text, grid, auto=True)
+
+
 def _mode(text: str, head: str, arguments: list[str], grid: Grid) -> BoundAlgorithm:
     """Read a PowerAI DDL mode string: a letter, a colon and a grid; or the grid alone."""
     letter, shapes = ("", [head, *arguments]) if _GRID.fullmatch(head) else (head, arguments)
@@ -146,7 +157,7 @@ def _find(head: str) -> Algorithm:
         return _NAMED[head]
     offered = _offered()
     if head not in offered:
-        raise unknown("algorithm", head, [*_NAMED, *offered, *VENDORS])
+        raise unknown("algorithm", head, [*_NAMED, *offered, *VENDORS, *CHOOSING])
     return _from_package(offered[head])
 
 
@@ -154,7 +165,7 @@ def _offered() -> dict[str, EntryPoint]:
     """Return what installed packages offer, by name, not loaded yet; raises `UsageError` for a name that is taken."""
     found: dict[str, EntryPoint] = {}
     for point in entry_points(group=ENTRY_POINT_GROUP):
-        if point.name in _NAMED or point.name in VENDORS or point.name in found:
+        if point.name in {*_NAMED, *VENDORS, *CHOOSING, *found}:
             owner = _package(found[point.name]) if point.name in found else "ddlbench itself"
             raise UsageError(f"package {_package(point)} offers an algorithm {point.name!r}, but so does {owner}")
         found[point.name] = point

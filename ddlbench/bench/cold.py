@@ -8,7 +8,7 @@ many, memory of that size is written to between the samples instead.
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -52,21 +52,44 @@ class ColdPlan:
         self._next = 0
         scrub = nbytes * len(plans) <= 2 * last_level_nbytes()
         self._scrubbed = np.zeros(2 * last_level_nbytes() if scrub else 0, np.uint8)
-        self.algorithm, self.transport = plans[0].algorithm, plans[0].transport
-        self.execute = plans[0].execute
+        self.algorithm, self.transport, self.why = plans[0].algorithm, plans[0].transport, plans[0].why
+        self.segments, self.execute = plans[0].segments, plans[0].execute
+
+    @property
+    def scrubs(self) -> bool:
+        """Whether `clear` takes a while and must come before each sample, since buffers alone do not fill the cache."""
+        return bool(self._scrubbed.size)
+
+    def clear(self) -> None:
+        """Write to memory larger than the cache, where buffers that take turns are too small."""
+        self._scrubbed += 1
 
     def time_samples(self, samples: int) -> npt.NDArray[np.int64]:
         """Time `samples` runs as `Plan.time_samples` does, each on memory that is not in cache."""
         taken = np.empty(samples, np.int64)
         for sample in range(samples):
-            self._scrubbed += 1
-            self._next = (self._next + 1) % len(self._plans)
-            taken[sample] = self._plans[self._next].time_samples(1)[0]
+            self.clear()
+            taken[sample] = self._turn().time_samples(1)[0]
         return taken
 
     def time_windows(self, starts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Refuse: emptying caches takes each rank another time, so agreed starts would all be late."""
-        raise NotImplementedError("cold caches are timed from barriers")
+        """Run at the given starts as `Plan.time_windows` does; `clear` must come before it, for one start each."""
+        seen = [self._turn().time_windows(starts[at : at + 1]) for at in range(len(starts))]
+        begun, done = (np.concatenate(part) for part in zip(*seen, strict=True))
+        return begun, done
+
+    def _turn(self) -> "Plan":
+        self._next = (self._next + 1) % len(self._plans)
+        return self._plans[self._next]
+
+    def position(self) -> tuple[Any, ...]:
+        """Return where the plan whose turn it is stands, as `Plan.position` does."""
+        return (*self._plans[self._next].position(), self._next)
+
+    def waiting(self) -> tuple[int, int, tuple[int, ...], tuple[int, ...]] | None:
+        """Return what that plan waits for, as `Plan.waiting` does."""
+        waiting: tuple[int, int, tuple[int, ...], tuple[int, ...]] | None = self._plans[self._next].waiting()
+        return waiting
 
     def close(self) -> None:
         """Free all plans."""

@@ -5,6 +5,7 @@ key has one parser, and one message when it is wrong.
 """
 
 import difflib
+import math
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,7 +28,10 @@ class SweepConfig:
     buffers of up to `fuse` bytes where that is not None. `iterations` None means samples until the 95 % interval of the
     median is narrower than `ci` of it, at least 20 and for at most `max_seconds`, taken in `passes` passes over the
     sweep in the orders that `seed` gives. `sync` is auto, barrier or window. `in_place` holds the forms to measure.
-    `grid` None means the one the machine has.
+    `grid` None means the one the machine has. The shapes measured are the first ranks of each node (`ranks_per_node`,
+    empty: all) on the first nodes (`nodes`, empty: all). `transport` is auto, direct or p2p, and `buffers` says whether
+    they are ordinary arrays or such that all ranks of a node can address. `timeout` is for how many seconds nothing may
+    move, None for the usual time; it is no part of what is measured, and not of `to_json`.
     """
 
     algorithms: tuple[str, ...] = ("ring", "mpi")
@@ -48,6 +52,11 @@ class SweepConfig:
     per_rank: bool = False
     check: bool = True
     grid: Grid | None = None
+    nodes: tuple[int, ...] = ()
+    ranks_per_node: tuple[int, ...] = ()
+    transport: str = "auto"
+    buffers: str = "ordinary"
+    timeout: float | None = None
 
     def cells(self, dtype: DType) -> tuple[Cell, ...]:
         """Return the vectors to reduce in `dtype`, each element count once."""
@@ -81,6 +90,10 @@ class SweepConfig:
             "per_rank": self.per_rank,
             "check": self.check,
             "grid": self.grid and str(self.grid),
+            "nodes": list(self.nodes),
+            "ranks_per_node": list(self.ranks_per_node),
+            "transport": self.transport,
+            "buffers": self.buffers,
         }
 
     @classmethod
@@ -97,7 +110,7 @@ def _stored(name: str, value: Any) -> Any:
     """Return the value of the field `name` from what the record of a run holds for it."""
     if name == "workload":
         return Workload.from_json(value)
-    return tuple(value) if name in ("in_place", "sizes") else PARSERS[name](value)
+    return tuple(value) if name in ("in_place", "sizes", "nodes", "ranks_per_node") else PARSERS[name](value)
 
 
 def _words(value: object) -> tuple[str, ...]:
@@ -156,6 +169,10 @@ def _whole(least: int) -> Callable[[object], int]:
     return parse
 
 
+def _counts(value: object) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(map(_whole(1), _words(value))))
+
+
 def _seconds(value: object) -> float:
     try:
         seconds = float(str(value))
@@ -164,6 +181,15 @@ def _seconds(value: object) -> float:
     if not 0 < seconds < 1e6:
         raise UsageError(f"{value!r}: expected seconds above 0, such as 0.5")
     return seconds
+
+
+def _timeout(value: object) -> float:
+    if str(value).lower() == NO_LIMIT:
+        return math.inf
+    try:
+        return _seconds(value)
+    except UsageError:
+        raise UsageError(f"{value!r}: expected seconds above 0, such as 120, or {NO_LIMIT}") from None
 
 
 def _fraction(value: object) -> float:
@@ -194,6 +220,8 @@ def _grid(value: object) -> Grid:
     return Grid.parse(str(value))
 
 
+NO_LIMIT = "none"
+"""What `timeout` is when a sweep may wait for ever."""
 _FILE_HINT = "; write the value out before a configuration file"
 _BOTH_WAYS = {"0": False, "1": True, "no": False, "yes": True, "false": False, "true": True, "off": False, "on": True}
 _PLACES = {"no": (False,), "yes": (True,), "both": (False, True), "false": (False,), "true": (True,)}
@@ -221,6 +249,11 @@ PARSERS: dict[str, Callable[[object], Any]] = {
     "per_rank": _choice(_BOTH_WAYS, "0 or 1"),
     "check": _choice(_BOTH_WAYS, "0 or 1"),
     "grid": _grid,
+    "nodes": _counts,
+    "ranks_per_node": _counts,
+    "transport": _choice({"auto": "auto", "direct": "direct", "p2p": "p2p"}, "auto, direct or p2p"),
+    "buffers": _choice({"ordinary": "ordinary", "registered": "registered"}, "ordinary or registered"),
+    "timeout": _timeout,
 }
 """What a configuration file may say, and how each value is read."""
 
@@ -238,6 +271,7 @@ FLAGS = {
     "in_place": "--in-place",
     "max_seconds": "--max-seconds",
     "per_rank": "--per-rank",
+    "ranks_per_node": "--ranks-per-node",
 }
 """How each key is spelt on the command line, where not `--key`."""
 
@@ -259,6 +293,12 @@ def load(path: Path | None, flags: Mapping[str, Any]) -> SweepConfig:
         written["workload"] = _found(written.get("workload"), path.parent)
     given["workload"] = _found(given.get("workload"), Path())
     return _merged(written, given, axis)
+
+
+def timeout_of(flags: Mapping[str, Any]) -> float | None:
+    """Return the time limit in seconds that `flags` give, None where they give none; raises `UsageError`."""
+    given: float | None = _parsed("--timeout", "timeout", flags["timeout"]) if "timeout" in flags else None
+    return given
 
 
 def _parsed(where: str, name: str, value: object) -> Any:

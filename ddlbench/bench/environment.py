@@ -12,8 +12,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from ddlbench.bench.shapes import Shape
 from ddlbench.records import TrustFlag
-from ddlbench.topology import Topology
+from ddlbench.topology import Topology, processor
 
 TUNING = (
     "OMPI_MCA_btl*",
@@ -41,6 +42,7 @@ TUNING = (
 )
 """The variables that say how MPI was tuned, as shell patterns."""
 LAUNCH = (
+    "DDLBENCH_LAB",
     "OMPI_COMM_WORLD_SIZE",
     "OMPI_COMM_WORLD_LOCAL_SIZE",
     "SLURM_JOB_ID",
@@ -66,7 +68,7 @@ def environment(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
     return {
         "system": f"{platform.system()} {platform.release()}",
         "machine": platform.machine(),
-        "processor": _processor(),
+        "processor": processor(),
         "processors": os.cpu_count(),
         "memory_nbytes": _memory(),
         "python": platform.python_version(),
@@ -85,15 +87,6 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _processor() -> str:
-    """Return the processor's name: the x86 and the POWER spelling of Linux, or what Python knows."""
-    for line in _lines(Path("/proc/cpuinfo")):
-        name, _, value = line.partition(":")
-        if name.strip() in ("model name", "cpu"):
-            return value.strip()
-    return platform.processor() or platform.machine()
 
 
 def _memory() -> int | None:
@@ -120,13 +113,21 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
-def trust(topology: Topology, loads: Sequence[float]) -> tuple[TrustFlag, ...]:
-    """Return what speaks against the figures of a run that starts now; `loads` are the load averages each rank saw."""
-    ranks_of = {topology.node_of[rank]: rank for rank in reversed(range(topology.ranks))}
-    flags = (
-        flag for rank in ranks_of.values() for flag in (*oversubscribed(topology, rank), *busy(topology, rank, loads))
-    )
-    return (*flags, *unpinned(topology))
+def trust(topology: Topology, loads: Sequence[float], shapes: Sequence[Shape] = ()) -> tuple[TrustFlag, ...]:
+    """Return what speaks against the figures of a run that starts now; `loads` are the load averages each rank saw.
+
+    `topology` has all ranks that take part; `shapes` are what is measured, where that is not all of them together.
+    """
+    together = shapes or (Shape.of(topology, range(topology.ranks)),)
+    busy_ones = (flag for ranks in topology.machines for flag in busy(topology, ranks, loads))
+    return (*crowded(together), *busy_ones, *unpinned(topology))
+
+
+def partial(nodes: int, environ: Mapping[str, str] = os.environ) -> Iterator[TrustFlag]:
+    """Yield a flag when a launch has fewer `nodes` than the SLURM job it runs in: most often by mistake."""
+    all_nodes = environ.get("SLURM_JOB_NUM_NODES", "")
+    if all_nodes.isdecimal() and nodes < int(all_nodes):
+        yield TrustFlag("partial", f"this launch has {nodes} of the {all_nodes} nodes of its SLURM job")
 
 
 def load_average() -> float:
@@ -134,20 +135,40 @@ def load_average() -> float:
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
 
 
-def oversubscribed(topology: Topology, rank: int) -> Iterator[TrustFlag]:
-    """Yield a flag when the node of `rank` has more ranks than processors they may use together."""
-    if topology.oversubscribed(rank):
-        ranks = topology.ranks_per_node[topology.node_of[rank]]
-        cores = _counted(topology.cores_of(rank), "core")
-        yield TrustFlag("oversubscribed", f"{ranks} ranks on {cores} of {topology.hosts[rank]}")
+def crowded(shapes: Sequence[Shape]) -> Iterator[TrustFlag]:
+    """Yield a flag for each machine with more ranks of a shape than processors; it names the shapes unless it is all.
+
+    Ranks that are left out of a shape sleep, and do not count.
+    """
+    found: dict[TrustFlag, list[str]] = {}
+    for shape in shapes:
+        for ranks in shape.topology.machines:
+            for flag in oversubscribed(shape.topology, ranks):
+                found.setdefault(flag, []).append(str(shape))
+    for flag, named in found.items():
+        yield flag if len(named) == len(shapes) else TrustFlag(flag.flag, f"{flag.detail} ({'; '.join(named)})")
 
 
-def busy(topology: Topology, rank: int, loads: Sequence[float]) -> Iterator[TrustFlag]:
-    """Yield a flag when the node of `rank` had work to do in the minute before the run."""
-    cores = topology.cores_of(rank)
-    if loads[rank] > BUSY_SHARE * cores:
-        seen = f"load of {loads[rank]:.1f} on {_counted(cores, 'core')} of {topology.hosts[rank]}"
+def oversubscribed(topology: Topology, ranks: Sequence[int]) -> Iterator[TrustFlag]:
+    """Yield a flag when `ranks`, those of one machine, are more than the processors they may use together."""
+    cores = topology.cores_of(ranks)
+    if len(ranks) > cores:
+        where = f"{_counted(cores, 'core')} of {_machine(topology, ranks)}"
+        yield TrustFlag("oversubscribed", f"{len(ranks)} ranks on {where}")
+
+
+def busy(topology: Topology, ranks: Sequence[int], loads: Sequence[float]) -> Iterator[TrustFlag]:
+    """Yield a flag when the machine that `ranks` are on had work to do in the minute before the run."""
+    cores, load = topology.cores_of(ranks), loads[ranks[0]]
+    if load > BUSY_SHARE * cores:
+        seen = f"load of {load:.1f} on {_counted(cores, 'core')} of {_machine(topology, ranks)}"
         yield TrustFlag("busy", f"{seen} in the minute before the run")
+
+
+def _machine(topology: Topology, ranks: Sequence[int]) -> str:
+    """Return the name of the host of `ranks`; of several on one machine the first and the last."""
+    hosts = list(dict.fromkeys(topology.hosts[rank] for rank in ranks))
+    return hosts[0] if len(hosts) == 1 else f"the one machine of {hosts[0]} … {hosts[-1]}"
 
 
 def unpinned(topology: Topology) -> Iterator[TrustFlag]:

@@ -18,7 +18,7 @@ laid out the same way from the table of the reduced values: O(PERIOD) work for e
 copy.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import Any
@@ -29,6 +29,7 @@ import numpy.typing as npt
 from ddlbench.dtypes import DType
 
 Array = npt.NDArray[Any]
+Take = Callable[[int], Array]
 
 PERIOD = 8191
 GUARD_NBYTES = 256
@@ -184,15 +185,53 @@ def count_wrong(array: Array, table: Array) -> int:
     return sum(int(np.count_nonzero(found[place] != table[source])) for place, source in _blocks(array.size))
 
 
+@dataclass(frozen=True)
+class WrongElement:
+    """An element that is not what it must be: its index, and the bit patterns that it must have and has."""
+
+    index: int
+    expected: int
+    got: int
+
+    def told(self, dtype: DType) -> str:
+        """Return the element in words, each value as a number and as its bits."""
+        return f"element {self.index}: expected {shown(self.expected, dtype)}, got {shown(self.got, dtype)}"
+
+
+def first_wrong(array: Array, table: Array) -> WrongElement | None:
+    """Return the first element of `array` that differs in any bit from what `fill` would put there."""
+    found = bits(array)
+    for place, source in _blocks(array.size):
+        differing = np.flatnonzero(found[place] != table[source])
+        if len(differing):
+            at = int(differing[0])
+            return WrongElement(place.start + at, int(table[source][at]), int(found[place][at]))
+    return None
+
+
+def shown(pattern_: int, dtype: DType) -> str:
+    """Return the value with this bit pattern as a number, and the pattern: `6.5 (0x40d00000)`."""
+    word = np.array([pattern_], f"u{dtype.itemsize}")
+    if dtype.name == "bfloat16":
+        word = word.astype(np.uint32) << np.uint32(16)
+    value = word.view(np.float32 if dtype.name == "bfloat16" else dtype.storage)[0]
+    return f"{value} (0x{pattern_:0{2 * dtype.itemsize}x})"
+
+
+def ordinary(nbytes: int) -> Array:
+    """Return new memory of the process, uint8."""
+    return np.empty(nbytes, np.uint8)
+
+
 class Guarded:
     """An array of `count` elements, aligned to a cache line, between two guards of `GUARD_NBYTES` sentinels.
 
-    Raises `MemoryError` when there is no room.
+    `take` gives the memory, uint8, so many bytes of it; it raises `MemoryError` when there is no room.
     """
 
-    def __init__(self, count: int, dtype: DType) -> None:
+    def __init__(self, count: int, dtype: DType, take: Take = ordinary) -> None:
         nbytes = count * dtype.itemsize
-        raw = np.empty(nbytes + 2 * GUARD_NBYTES + ALIGNMENT, dtype=np.uint8)
+        raw = self.raw = take(nbytes + 2 * GUARD_NBYTES + ALIGNMENT)
         first = GUARD_NBYTES + -(raw.ctypes.data + GUARD_NBYTES) % ALIGNMENT
         self.array: Array = raw[first : first + nbytes].view(dtype.storage)
         self._guards = (raw[first - GUARD_NBYTES : first], raw[first + nbytes : first + nbytes + GUARD_NBYTES])
@@ -210,20 +249,29 @@ class Guarded:
 
 @dataclass(frozen=True)
 class Findings:
-    """What a check found: wrong elements of the result, changed elements of the input, changed guard bytes."""
+    """What a check found: wrong elements of the result, changed elements of the input, changed guard bytes.
+
+    `first` is the first wrong element of a rank's own result.
+    """
 
     wrong: int
     changed: int
     damaged: int
+    first: WrongElement | None = None
 
 
 class Buffers:
-    """The send and receive buffer of one point, which are the same array in place."""
+    """The send and receive buffer of one point, which are the same array in place, in memory that `take` gives."""
 
-    def __init__(self, count: int, dtype: DType, *, in_place: bool) -> None:
-        self._send = Guarded(count, dtype)
-        self._receive = self._send if in_place else Guarded(count, dtype)
+    def __init__(self, count: int, dtype: DType, *, in_place: bool, take: Take = ordinary) -> None:
+        self._send = Guarded(count, dtype, take)
+        self._receive = self._send if in_place else Guarded(count, dtype, take)
         self.in_place = in_place
+
+    @property
+    def memory(self) -> tuple[Array, ...]:
+        """What `take` gave."""
+        return (self._send.raw,) if self.in_place else (self._send.raw, self._receive.raw)
 
     @property
     def send(self) -> Array:
@@ -250,4 +298,5 @@ class Buffers:
         """Return what is wrong after the allreduce of what `prepare` laid out."""
         changed = 0 if self.in_place else count_wrong(self.send, given.sent)
         damaged = self._send.damaged() + (0 if self.in_place else self._receive.damaged())
-        return Findings(count_wrong(self.receive, given.expected), changed, damaged)
+        wrong = count_wrong(self.receive, given.expected)
+        return Findings(wrong, changed, damaged, first_wrong(self.receive, given.expected) if wrong else None)

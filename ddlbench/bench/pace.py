@@ -59,9 +59,9 @@ class Pace:
 
     def stopped(self, at: Progress) -> Stop:
         """Return what ended the point after its last pass."""
-        if self.iterations is not None or at.done >= MOST_SAMPLES:
-            return "samples"
-        return "interval" if self._narrow(at) else "time"
+        if self.iterations is None and self._narrow(at):
+            return "interval"
+        return "samples" if at.done >= (self.iterations or MOST_SAMPLES) else "time"
 
     def _wanted(self, at: Progress, per_sample: float, pass_: int) -> int:
         """Return the samples still to be taken in this pass."""

@@ -11,6 +11,7 @@ from statistics import median
 from types import TracebackType
 from typing import Protocol, Self, TextIO
 
+from ddlbench.bench.shapes import shape_text
 from ddlbench.bench.sweep import Group
 from ddlbench.records import Point
 
@@ -28,27 +29,48 @@ def _figure(value: float, decimals: int) -> str:
 
 
 class Table:
-    """The lines of the table, as wide as the names that will stand in it; `places` shows in or out of place."""
+    """The lines of the table, as wide as the names that will stand in it.
 
-    def __init__(self, dtypes: Iterable[str], ops: Iterable[str], algorithms: Iterable[str], *, places: bool) -> None:
+    `places` shows in or out of place, `shapes` the nodes and the ranks on each.
+    """
+
+    def __init__(
+        self,
+        dtypes: Iterable[str],
+        ops: Iterable[str],
+        algorithms: Iterable[str],
+        *,
+        places: bool,
+        shapes: bool = False,
+    ) -> None:
         named = (("type", dtypes), ("op", ops), ("algorithm", algorithms))
         self._widths = [max(map(len, (title, *names))) for title, names in named]
-        self._places = places
+        self._places, self._shapes = places, shapes
 
-    def _line(self, size: str, count: str, names: tuple[str, str, str], place: str, figures: Iterable[str]) -> str:
+    def _line(
+        self,
+        shape: tuple[str, str],
+        size: str,
+        count: str,
+        names: tuple[str, str, str],
+        place: str,
+        figures: Iterable[str],
+    ) -> str:
         words = [name.ljust(width) for name, width in zip(names, self._widths, strict=True)]
         if self._places:
             words.append(place.ljust(5))
+        if self._shapes:
+            words.insert(0, f"{shape[0]:>5} {shape[1]:>5}")
         widths = (12, 9, 9, 7)
         cells = [figure.rjust(width) for figure, width in zip(figures, widths, strict=True)]
         return "  ".join([f"{size:>13} {count:>13}", *words, " ".join(cells)])
 
     def heading(self) -> list[str]:
         """Return the lines above the rows: names, then units."""
-        names = self._line(
-            f"#{'size':>12}", "count", ("type", "op", "algorithm"), "place", ("time", "algbw", "busbw", "wrong")
-        )
-        units = self._line(f"#{'(B)':>12}", "(elements)", ("", "", ""), "", ("(us)", "(GB/s)", "(GB/s)", ""))
+        titles, figures = ("type", "op", "algorithm"), ("time", "algbw", "busbw", "wrong")
+        names = self._line(("nodes", "ranks"), f"#{'size':>12}", "count", titles, "place", figures)
+        measures = ("(us)", "(GB/s)", "(GB/s)", "")
+        units = self._line(("", ""), f"#{'(B)':>12}", "(elements)", ("", "", ""), "", measures)
         return [names, units.rstrip()]
 
     def row(self, point: Point) -> str:
@@ -58,30 +80,39 @@ class Table:
         busbw = algbw * 2 * (point.ranks - 1) / point.ranks if point.ranks > 1 else nan
         wrong = "-" if point.wrong is None else str(point.wrong)
         figures = (_figure(us, 2), _figure(algbw, 3), _figure(busbw, 3), wrong)
-        names = (point.dtype, point.op, point.algorithm)
-        row = self._line(str(point.nbytes), str(point.count), names, "in" if point.in_place else "out", figures)
+        names, place = (point.dtype, point.op, point.algorithm), "in" if point.in_place else "out"
+        shape = (str(point.nodes), str(point.ranks))
+        row = self._line(shape, str(point.nbytes), str(point.count), names, place, figures)
         notes = [note for note in (point.status.removeprefix("ok"), point.reason) if note]
         return f"{row}  {': '.join(notes)}".rstrip()
 
 
 class Totals:
-    """The time each algorithm takes for a whole workload, tensor after tensor: the sum of multiplicity × median."""
+    """The time each algorithm takes for a whole workload, tensor after tensor: the sum of multiplicity × median.
+
+    Shapes have totals of their own.
+    """
 
     def __init__(self) -> None:
-        self._total_us: dict[tuple[str, str, str, bool], float] = {}
+        self._total_us: dict[tuple[str, str, str, bool, str], float] = {}
 
     def add(self, point: Point) -> None:
         """Take in a point; a total with a point that has no time is NaN."""
-        key = (point.algorithm, point.dtype, point.op, point.in_place)
+        shape = shape_text(point.nodes, point.ranks_per_node, point.ranks)
+        key = (point.algorithm, point.dtype, point.op, point.in_place, shape)
         self._total_us[key] = self._total_us.get(key, 0.0) + point.multiplicity * time_us(point)
 
     def lines(self, what: str) -> list[str]:
-        """Return the closing table, fastest first."""
-        ordered = sorted(self._total_us.items(), key=lambda item: (not isfinite(item[1]), item[1]))
+        """Return the closing table, shape by shape where there are several, and fastest first."""
+        shapes = list(dict.fromkeys(key[-1] for key in self._total_us))
+        ordered = sorted(
+            self._total_us.items(), key=lambda item: (shapes.index(item[0][-1]), not isfinite(item[1]), item[1])
+        )
         width = max((len(key[0]) for key in self._total_us), default=0)
         rows = [
             f"  {name:<{width}}  {dtype} {op}{' in place' if in_place else ''}  {_figure(total / 1000, 3):>12} ms"
-            for (name, dtype, op, in_place), total in ordered
+            f"{f'  on {shape}' if len(shapes) > 1 else ''}"
+            for (name, dtype, op, in_place, shape), total in ordered
         ]
         return [f"# {what}: all of it, one buffer after the other: the sum of multiplicity x median", *rows]
 

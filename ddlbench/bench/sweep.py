@@ -25,6 +25,7 @@ from ddlbench.bench.config import SweepConfig
 from ddlbench.bench.environment import available_nbytes
 from ddlbench.bench.inputs import Buffers, Findings, pattern
 from ddlbench.bench.pace import LEAST_SAMPLES, Pace, Progress
+from ddlbench.bench.shapes import shape_text
 from ddlbench.bench.timer import Timer, window_ns
 from ddlbench.dtypes import DType
 from ddlbench.errors import UnsupportedError
@@ -32,6 +33,7 @@ from ddlbench.records import Point
 from ddlbench.records.point import Status, Stop
 from ddlbench.schedule.algorithm import BoundAlgorithm
 from ddlbench.statistics import summarise
+from ddlbench.watch.board import LEAST_SECONDS, Board, Step
 
 if TYPE_CHECKING:
     from ddlbench.comm import Communicator, Plan
@@ -40,10 +42,13 @@ GIB = 1 << 30
 LATE_SHARE, MOST_STRETCH, MOST_PATIENCE = 0.3, 4.0, 64.0
 """Windows are stretched while more than this share of a batch comes late, up to so many times; and the time until the
 first of a batch, while all of a batch is late."""
-MANY_LATE = 100
-"""So many late samples and hardly any other: the ranks of this machine cannot start together now."""
+MANY_LATE = 3 * LEAST_SAMPLES
+"""So many late samples and hardly any other: the ranks of this machine cannot start together now. `Pace` gives no point
+up before that."""
 BLOCK_SECONDS = 120.0
 """Points that may take so long together go through all passes before the next ones begin."""
+PATIENCE = 20.0
+"""So many times the predicted time of a run may pass before it is taken for stuck."""
 TAKE_TURNS_NBYTES = GIB
 """Algorithms take turns while their vectors together stay below this; each plan may hold memory of a vector's size."""
 
@@ -57,24 +62,41 @@ class Layout:
     ranks_per_node: str
     neighbours: int
 
+    def __str__(self) -> str:
+        return shape_text(self.nodes, self.ranks_per_node, self.ranks)
 
-Key = tuple[str, int, str, str, bool]
+
+Key = tuple[str, int, str, str, bool, int, str, int]
 Price = Callable[[BoundAlgorithm, int], tuple[float | None, float | None]]
 """From an algorithm and a vector's bytes to the lower bound and the predicted time, in microseconds."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """The points that are measured together: one vector, and the algorithms that take turns on it."""
+    """The points that are measured together: one vector, the algorithms that take turns on it, and on which ranks."""
 
     dtype: DType
     op: str
     cell: Cell
     in_place: bool
     algorithms: tuple[BoundAlgorithm, ...]
+    layout: Layout
+
+    @property
+    def in_bytes(self) -> str:
+        """The group in words, its size in bytes."""
+        place = " in place" if self.in_place else ""
+        return f"{self.cell.nbytes} bytes {self.dtype.name} {self.op}{place} on {self.layout}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the group under the names that the fields of a point have."""
+        where = {"nodes": self.layout.nodes, "ranks_per_node": self.layout.ranks_per_node, "ranks": self.layout.ranks}
+        what = {"dtype": self.dtype.name, "op": self.op, "in_place": self.in_place}
+        return {"nbytes": self.cell.nbytes, "count": self.cell.count, **what, **where}
 
     def __str__(self) -> str:
-        return f"{format_size(self.cell.nbytes)} {self.dtype.name} {self.op}{' in place' if self.in_place else ''}"
+        what = f"{format_size(self.cell.nbytes)} {self.dtype.name} {self.op}{' in place' if self.in_place else ''}"
+        return f"{what} on {self.layout}"
 
 
 class Listener(Protocol):
@@ -89,10 +111,14 @@ class Listener(Protocol):
 
 @dataclass
 class Trial:
-    """One algorithm on one vector: what the checks said, and its samples, each that of the slowest rank."""
+    """One algorithm on one vector: what the checks said, and its samples, each that of the slowest rank.
+
+    `chosen` is what an algorithm that explores chose in the first pass; the others go on with it.
+    """
 
     algorithm: BoundAlgorithm
     timer: Timer
+    chosen: BoundAlgorithm | None = None
     status: Status = "ok"
     reason: str = ""
     transport: str = ""
@@ -108,6 +134,7 @@ class Trial:
     expected_s: float = 0.0
     stretch: float = 1.0
     patience: float = 1.0
+    step: Step | None = None
 
     @property
     def finished(self) -> bool:
@@ -143,7 +170,8 @@ class Trial:
 
     def start_anew(self, timer: Timer) -> None:
         """Leave out all samples so far and go on with another `timer`: nearly all of them were late."""
-        self.reason = f"timed after barriers: {self.late} of {self.late + self.done} aligned starts were late"
+        why = f"timed after barriers: {self.late} of {self.late + self.done} aligned starts were late"
+        self.reason = f"{self.reason}; {why}" if self.reason else why
         self.missed, self.late, self.seconds, self.timer = self.missed + self.late, 0, 0.0, timer
         self.samples, self.mine, self.passes = [], [], [0] * len(self.passes)
 
@@ -167,7 +195,8 @@ class Sweep:
 
     `timer` times the samples; points whose samples are nearly all late by it are timed by its fallback, where it has
     one, and say so. `done` are points, as `key_of` names them, that an earlier part of the run has
-    measured already.
+    measured already. The attribute `board` is told what goes on; put another in its place to have the sweep
+    watched.
     """
 
     def __init__(
@@ -182,16 +211,18 @@ class Sweep:
         timer: Timer,
         done: Collection[Key] = (),
     ) -> None:
+        self.board = Board()
         self._communicator = communicator
         self._comm = communicator.comm
         self._config = config
         self._layout = layout
         self._price = price
         self._listener = listener
+        self._held: tuple[Any, ...] = ()
         self._pace = Pace(config.iterations, config.ci, config.max_seconds, config.passes)
         self._trials = [
             (group, [Trial(a, timer) for a in group.algorithms if key_of(group, a) not in done])
-            for group in groups(config, tuple(algorithms))
+            for group in groups(config, tuple(algorithms), layout)
         ]
 
     def run(self) -> Counter[str]:
@@ -239,8 +270,9 @@ class Sweep:
 
     def _measure(self, group: Group, trials: list[Trial], pass_: int) -> None:
         """Visit the trials of a group once."""
+        self.board.begin(f"{group}, pass {pass_ + 1}: buffers and plans")
         try:
-            buffers = agreed(self._comm, lambda: self._allocate(group))
+            buffers = self._allocate(group)
         except AgreedError as failure:
             for trial in trials:
                 trial.status, trial.reason = "failed", str(failure)
@@ -249,12 +281,30 @@ class Sweep:
         opened = [(trial, self._open(group, trial, buffers)) for trial in trials]
         live = [(trial, plan) for trial, plan in opened if plan is not None]
         for trial, plan in live:
+            self.board.begin(self._step(group, trial, plan, pass_))
             self._begin(group, trial, plan, buffers, pass_)
         self._sample(live, pass_)
         for trial, plan in live:
             if pass_ + 1 == self._config.passes:
+                self.board.begin(self._step(group, trial, plan, pass_))
                 self._end(group, trial, plan, buffers)
             plan.close()
+            trial.step = None
+        self._release()
+        self.board.begin(f"{group}, pass {pass_ + 1}: the points that are finished")
+
+    def _step(self, group: Group, trial: Trial, plan: "Plan | ColdPlan", pass_: int) -> Step:
+        """Return what the watchdog is told of a visit to a trial; the trial keeps it while its plan is there."""
+        point = {**group.to_json(), "algorithm": trial.algorithm.name, "pass": pass_ + 1}
+        what = f"{trial.algorithm.name}, {group.in_bytes}, pass {pass_ + 1}"
+        limit = self._config.timeout or self._patience_s(trial.algorithm, group.cell.nbytes)
+        trial.step = Step(what, plan, limit, point)
+        return trial.step
+
+    def _patience_s(self, algorithm: BoundAlgorithm, nbytes: int) -> float:
+        """Return for how long nothing may move in a run: many times what it should take, and a minute at least."""
+        prices = [price for price in self._price(algorithm, nbytes) if price is not None]
+        return max(LEAST_SECONDS, PATIENCE * max(prices, default=0.0) * 1e-6)
 
     def _end(self, group: Group, trial: Trial, plan: "Plan | ColdPlan", buffers: Buffers) -> None:
         """Say what ended the point, and check its result once more."""
@@ -278,18 +328,41 @@ class Sweep:
             trial.expected_s = trial.expected_s or slowest
 
     def _allocate(self, group: Group) -> Buffers:
-        """Return the group's buffers; raises `MemoryError` where the host has no room for them."""
+        """Return the group's buffers (collective); raises `AgreedError` where a host has no room for them."""
+        if self._config.buffers == "ordinary":
+            return agreed(self._comm, lambda: self._ordinary(group))
+        agreed(self._comm, lambda: self._check_room(group))
+        count, in_place = group.cell.count, group.in_place
+        return agreed(self._comm, lambda: Buffers(count, group.dtype, in_place=in_place, take=self._registered))
+
+    def _registered(self, nbytes: int) -> Any:
+        """Return memory that all ranks address (collective, and raising on all ranks alike)."""
+        memory = self._communicator.empty(nbytes, np.uint8)
+        self._held += (memory,)
+        return memory
+
+    def _release(self) -> None:
+        """Give back the registered buffers of a visit (collective)."""
+        for memory in self._held:
+            self._communicator.release(memory)
+        self._held = ()
+
+    def _ordinary(self, group: Group) -> Buffers:
+        self._check_room(group)
+        return Buffers(group.cell.count, group.dtype, in_place=group.in_place)
+
+    def _check_room(self, group: Group) -> None:
+        """Raise `MemoryError` where the host has no room for the group's buffers."""
         need = group.cell.nbytes * (1 if group.in_place else 2) * self._layout.neighbours
         room = available_nbytes()
         if room is not None and need > room:
             raise MemoryError(
                 f"this host's ranks need {need / GIB:.2f} GiB for their buffers, {room / GIB:.2f} are free"
             )
-        return Buffers(group.cell.count, group.dtype, in_place=group.in_place)
 
     def _open(self, group: Group, trial: Trial, buffers: Buffers) -> "Plan | ColdPlan | None":
         """Return the trial's plan, or None with the reason in the trial."""
-        algorithm = trial.algorithm
+        algorithm = trial.chosen or trial.algorithm
         try:
             made = agreed(self._comm, partial(self._planned, group, algorithm, buffers))
         except AgreedError as failure:
@@ -301,8 +374,11 @@ class Sweep:
                 raise
             return None
         trial.transport = made.transport
-        if algorithm.explore and not trial.reason:
-            trial.reason = f"chose {made.algorithm}"
+        if algorithm.explore:
+            trial.chosen = _choice(algorithm, made.algorithm)
+        if (algorithm.explore or algorithm.auto) and not trial.reason:
+            trial.reason = f"chose {made.algorithm}{made.why and f' ({made.why})'}"
+        trial.reason = trial.reason or made.why
         return made
 
     def _planned(self, group: Group, algorithm: BoundAlgorithm, buffers: Buffers) -> "Plan | ColdPlan":
@@ -314,11 +390,19 @@ class Sweep:
         given = pattern(group.dtype, group.op, self._comm.rank, self._comm.size)
         for other in others:
             other.prepare(given)
+        algorithm = _choice(algorithm, first.algorithm)
         return ColdPlan([first, *(self._plan(group, algorithm, other) for other in others)], buffers.nbytes)
 
     def _plan(self, group: Group, algorithm: BoundAlgorithm, buffers: Buffers) -> "Plan":
         receive = None if group.in_place else buffers.receive
-        return self._communicator.plan(buffers.send, receive, op=group.op, algorithm=algorithm, dtype=group.dtype.name)
+        return self._communicator.plan(
+            buffers.send,
+            receive,
+            op=group.op,
+            algorithm=algorithm,
+            dtype=group.dtype.name,
+            transport=self._config.transport,
+        )
 
     def _check(self, group: Group, trial: Trial, plan: "Plan | ColdPlan", buffers: Buffers, when: str) -> None:
         """Run the plan once on fresh input and compare every element on every rank with what it must be."""
@@ -329,16 +413,24 @@ class Sweep:
         trial.per_sample = trial.per_sample or _share(start, 1)
         if self._config.check:
             mine = buffers.check(given)
-            total = Findings(*map(int, self._comm.allreduce(np.array([mine.wrong, mine.changed, mine.damaged]))))
-            trial.found(total, self._told(total, buffers) + when if any(vars(total).values()) else "")
+            wrong, changed, damaged = map(int, self._comm.allreduce(np.array([mine.wrong, mine.changed, mine.damaged])))
+            total, bad = Findings(wrong, changed, damaged), bool(wrong or changed or damaged)
+            trial.found(total, self._told(total, mine, group.dtype, buffers) + when if bad else "")
 
-    def _told(self, total: Findings, buffers: Buffers) -> str:
-        """Return what a failed check found, in words (collective)."""
-        digests = set(self._comm.allgather(zlib.crc32(buffers.receive.data)))
-        alike = "the ranks' results differ" if len(digests) > 1 else "all ranks have the same result"
+    def _told(self, total: Findings, mine: Findings, dtype: DType, buffers: Buffers) -> str:
+        """Return what a failed check found on all ranks, in words, and the first wrong element (collective)."""
+        gathered = self._comm.allgather((zlib.crc32(buffers.receive.data), mine.first))
+        alike = "all ranks have the same result"
+        if len({digest for digest, _ in gathered}) > 1:
+            alike = "the ranks' results differ"
         amount = self._layout.ranks * buffers.receive.size
+        named = [
+            f"; the first: rank {self.board.number(rank)}, {first.told(dtype)}"
+            for rank, (_, first) in enumerate(gathered)
+            if first
+        ]
         parts = (
-            (total.wrong, f"{total.wrong} of {amount} elements are wrong, {alike}"),
+            (total.wrong, f"{total.wrong} of {amount} elements are wrong, {alike}{''.join(named[:1])}"),
             (total.changed, f"{total.changed} elements of the input were changed"),
             (total.damaged, f"{total.damaged} bytes beyond the buffers were overwritten"),
         )
@@ -359,6 +451,8 @@ class Sweep:
 
     def _take(self, trial: Trial, plan: "Plan | ColdPlan", batch: int) -> None:
         """Take `batch` samples; each is the time of the slowest rank, and does not count when any was late."""
+        if trial.step:
+            self.board.begin(trial.step)
         start = time.perf_counter()
         taken = trial.timer.batch(plan, batch, window_ns(trial.expected_s, trial.stretch), trial.patience)
         both = np.array([taken.durations, taken.late])
@@ -408,14 +502,21 @@ class Sweep:
         return None if gathered is None else tuple(tuple(map(int, samples)) for samples in gathered)
 
 
+def _choice(algorithm: BoundAlgorithm, name: str) -> BoundAlgorithm:
+    """Return the candidate of the name that an algorithm which explores has chosen; any other algorithm itself."""
+    return next((one for one in algorithm.explore if one.name == name), algorithm)
+
+
 def key_of(group: Group, algorithm: BoundAlgorithm) -> Key:
     """Return what tells a point of a run from all others of it."""
-    return (algorithm.name, group.cell.count, group.dtype.name, group.op, group.in_place)
+    where = (group.layout.nodes, group.layout.ranks_per_node, group.layout.ranks)
+    return (algorithm.name, group.cell.count, group.dtype.name, group.op, group.in_place, *where)
 
 
 def key_of_point(point: Point) -> Key:
     """Return the same for a stored point."""
-    return (point.algorithm, point.count, point.dtype, point.op, point.in_place)
+    where = (point.nodes, point.ranks_per_node, point.ranks)
+    return (point.algorithm, point.count, point.dtype, point.op, point.in_place, *where)
 
 
 def _max() -> Any:
@@ -430,14 +531,14 @@ def _in_place() -> Any:
     return MPI.IN_PLACE
 
 
-def groups(config: SweepConfig, algorithms: tuple[BoundAlgorithm, ...]) -> Iterator[Group]:
-    """Yield the groups of a sweep in their order: by dtype, op and size, in and out of place side by side."""
+def groups(config: SweepConfig, algorithms: tuple[BoundAlgorithm, ...], layout: Layout) -> Iterator[Group]:
+    """Yield the groups of a shape in their order: by dtype, op and size, in and out of place side by side."""
     for dtype in config.dtypes:
         for op in config.ops:
             for cell in config.cells(dtype):
                 for in_place in config.in_place:
                     for together in _together(cell, algorithms):
-                        yield Group(dtype, op, cell, in_place, together)
+                        yield Group(dtype, op, cell, in_place, together, layout)
 
 
 def _together(cell: Cell, algorithms: tuple[BoundAlgorithm, ...]) -> Iterable[tuple[BoundAlgorithm, ...]]:

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ddlbench.bench.clock import GlobalClock, Nanoseconds
+from ddlbench.bench.cold import ColdPlan
 
 if TYPE_CHECKING:
     from ddlbench.comm import Communicator
@@ -72,16 +73,27 @@ class WindowTimer:
 
     def __init__(self, communicator: "Communicator", clock: GlobalClock, fallback: Timer | None = None) -> None:
         self.fallback = fallback
+        self._communicator = communicator
         self._comm = communicator.comm
-        self._clock = clock
+        self._given = clock
+        self._kept: GlobalClock | None = None
+
+    @property
+    def _clock(self) -> GlobalClock:
+        """The clock as the ranks of this timer keep it; collective when it is first asked for."""
+        if self._kept is None:
+            self._kept = self._given.kept_by(self._communicator)
+        return self._kept
 
     def batch(self, plan: Timed, samples: int, window_ns: int, patience: float = 1.0) -> Batch:
         """Time `samples` runs of `plan`, `window_ns` apart (collective).
 
         The first start is agreed on anew every few samples, and for long ones each time: a rank that was held up makes
-        those late, and no others.
+        those late, and no others. Where a cache must be emptied before each sample, each is agreed on after that.
         """
-        at_once = max(1, min(AGREED_AT_ONCE, AGREED_NS // window_ns))
+        self._clock.keep()
+        emptied = isinstance(plan, ColdPlan) and plan.scrubs
+        at_once = 1 if emptied else max(1, min(AGREED_AT_ONCE, AGREED_NS // window_ns))
         parts = [min(at_once, samples - done) for done in range(0, samples, at_once)]
         lead = int(FIRST_START_NS * patience)
         batches = [self._agreed(plan, part, window_ns, lead) for part in parts]
@@ -90,6 +102,9 @@ class WindowTimer:
     def _agreed(
         self, plan: Timed, samples: int, window_ns: int, lead: int
     ) -> tuple[Nanoseconds, npt.NDArray[np.bool_]]:
+        if isinstance(plan, ColdPlan) and plan.scrubs:
+            plan.clear()
+            self._comm.Barrier()  # ranks take different times to empty a cache
         model = self._clock.model
         now = int(model.to_global(np.array([self._clock.now()]))[0])
         first = self._comm.bcast(now + lead)
@@ -104,12 +119,15 @@ def window_ns(expected_s: float, stretch: float) -> int:
     return int((expected_s * 1e9 * 1.25 + LEAST_GAP_NS) * stretch)
 
 
-def choose_timer(communicator: "Communicator", clock: GlobalClock, asked: str, cache: str) -> tuple[Timer, str]:
+def choose_timer(
+    communicator: "Communicator", clock: GlobalClock, asked: str, cache: str, *, crowded: bool | None = None
+) -> tuple[Timer, str]:
     """Return the timer for a run and why it is that one ("" where it was asked for).
 
     `asked` is barrier, window or auto. Automatic is the window, unless ranks share a processor: they cannot all be
     ready at one moment, and waiting for it would take the processor from the others; or the clocks are not close
-    enough; or caches are emptied before each sample.
+    enough; or caches are emptied before each sample. `crowded` says that of other ranks, where several sets of them are
+    to be timed alike (None: of these).
     """
     barrier = BarrierTimer()
     window = WindowTimer(communicator, clock, barrier)
@@ -117,7 +135,7 @@ def choose_timer(communicator: "Communicator", clock: GlobalClock, asked: str, c
         return WindowTimer(communicator, clock), ""
     if asked == "barrier":
         return barrier, ""
-    if communicator.yielding:
+    if communicator.yielding if crowded is None else crowded:
         return barrier, "ranks share processors"
     if cache == "cold":
         return barrier, "caches are emptied before each sample"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from ddlbench.algorithms import available, resolve
-from ddlbench.algorithms.naming import VENDORS, written_grid
+from ddlbench.algorithms.naming import CHOOSING, VENDORS, written_grid
 from ddlbench.bench.environment import available_nbytes
 from ddlbench.errors import ProofError, UsageError
 from ddlbench.schedule.algorithm import Algorithm, BoundAlgorithm
@@ -42,7 +42,7 @@ def listing(ranks: str | None, grid: str | None) -> int:
     """Write the table of algorithms, with what each costs on the grid asked for; return the exit status."""
     on = grid_of(ranks, grid, EXAMPLE)
     rows = [_row(algorithm, on) for algorithm in available()]
-    rows += [(name, "", "-", "-", "-", summary, "") for name, summary in VENDORS.items()]
+    rows += [(name, "", "-", "-", "-", summary, "") for name, summary in (VENDORS | CHOOSING).items()]
     titles = ("name", "parameters", "rounds", "bytes/rank", "across", "what it is", "restriction")
     text = "".join(f"{line}\n" for line in _aligned([titles, *rows], right={2, 3, 4}))
     notes = f"# on a grid of {on}; bytes in vectors: what the busiest rank sends, and what all send to other nodes\n"

@@ -249,7 +249,7 @@ def _guard(found: Comparison) -> int:
     slower, lost = found.of("slower"), found.of("lost")
     unseen = sum(not finding.shift.known for finding in found.of("unclear"))
     if unseen:
-        sys.stderr.write(f"ddlbench: warning: {counted(unseen, 'point')} without samples enough for a verdict\n")
+        sys.stderr.write(f"ddlbench: warning: {counted(unseen, 'point')} without what a verdict takes\n")
     if slower:
         number = counted(len(slower), "point")
         sys.stderr.write(

@@ -1,27 +1,33 @@
 """The lines above the table: what is measured, on what, how, and what speaks against it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ddlbench.bench.axes import format_size
 from ddlbench.bench.config import SweepConfig
+from ddlbench.bench.shapes import Shape
 from ddlbench.cost.links import Link, Links
 from ddlbench.records import Run
-from ddlbench.schedule.grid import Grid
 
 
-def header(run: Run, config: SweepConfig, links: Links, grid: Grid, sync: str) -> list[str]:
+def header(run: Run, config: SweepConfig, links: Links, shapes: Sequence[Shape], sync: str) -> list[str]:
     """Return the lines, each a comment to whoever reads the table by program."""
-    method = _method(config, sync)
-    lines = (_machine(run, grid), _links(links), _proofs(run), _clock(run), method, *_notes(run, config))
+    about = (_machine(run, config, shapes), _shapes(shapes), _links(links), _proofs(run), _clock(run))
+    lines = (*about, _method(config, sync), *_notes(run, config))
     return [f"# {line}" for line in lines if line]
 
 
-def _machine(run: Run, grid: Grid) -> str:
+def _machine(run: Run, config: SweepConfig, shapes: Sequence[Shape]) -> str:
     topology = run.topology
     hosts = list(dict.fromkeys(topology["hosts"]))
     shown = hosts[0] if len(hosts) == 1 else f"{hosts[0]} … {hosts[-1]}"
     where = f"{_counted(topology['ranks'], 'rank')} on {_counted(topology['nodes'], 'node')} ({shown})"
-    return f"ddlbench {run.ddlbench}: {where}, grid {grid}, {run.mpi['library']} {run.mpi['version']}"
+    grid = "" if len(shapes) > 1 else f"grid {config.grid or shapes[0].topology.grid()}, "
+    return f"ddlbench {run.ddlbench}: {where}, {grid}{run.mpi['library']} {run.mpi['version']}"
+
+
+def _shapes(shapes: Sequence[Shape]) -> str:
+    """Return what is measured one after the other, where it is more than one thing."""
+    return f"measured in turn: {'; '.join(map(str, shapes))}" if len(shapes) > 1 else ""
 
 
 def _links(links: Links) -> str:
@@ -38,8 +44,10 @@ def _proofs(run: Run) -> str:
     if not run.proofs:
         return ""
     seconds = sum(proof["seconds"] for proof in run.proofs)
-    names = ", ".join(proof["algorithm"] for proof in run.proofs)
-    return f"proved for {_counted(run.topology['ranks'], 'rank')} in {seconds:.2f} s: {names}"
+    names = ", ".join(dict.fromkeys(proof["algorithm"] for proof in run.proofs))
+    counts = sorted({proof["ranks"] for proof in run.proofs})
+    ranks = _counted(counts[0], "rank") if len(counts) == 1 else f"{', '.join(map(str, counts))} ranks"
+    return f"proved for {ranks} in {seconds:.2f} s: {names}"
 
 
 def _method(config: SweepConfig, sync: str) -> str:

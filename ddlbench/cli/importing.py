@@ -1,5 +1,6 @@
 """From logs to a run directory, with what could not be read told on standard error."""
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from ddlbench.foreign import Given, Imported, points_of, read_log
 from ddlbench.foreign.elements import ITEMSIZES
 from ddlbench.foreign.points import repeated, run_of
 from ddlbench.records import Store
+from ddlbench.report.units import counted
 
 MOST = 10**9
 """Ranks and nodes that a user may give."""
@@ -46,14 +48,15 @@ def run(request: Request) -> int:
     place = _store(imported, request)
     sys.stderr.write("".join(f"ddlbench: warning: {notice}\n" for notice in notices))
     for one in imported:
-        sys.stdout.write(f"# {one.log.name}: {len(one.points)} points of {', '.join(one.programs) or 'no program'}\n")
+        points = counted(len(one.points), "point")
+        sys.stdout.write(f"# {one.log.name}: {points} of {', '.join(one.programs) or 'no program'}\n")
     return outputs.render(str(place))
 
 
 def _imported(text: str, request: Request) -> Imported:
     """Return what the argument `text`, a LOG or NAME=LOG, holds."""
     name, equals, path = text.partition("=")
-    if not (equals and name) or Path(text).exists():
+    if not (equals and name) or os.path.exists(text):  # noqa: PTH110 - Path.exists raises for a name that is too long
         name, path = "", text
     return points_of(read_log(Path(path)), _given(request, name or None))
 

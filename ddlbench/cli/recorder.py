@@ -11,13 +11,15 @@ from pathlib import Path
 from ddlbench.bench.config import SweepConfig
 from ddlbench.bench.environment import late
 from ddlbench.bench.progress import Screen, Table, Totals
-from ddlbench.bench.sweep import Group, Key, groups, key_of, key_of_point
+from ddlbench.bench.sweep import Group, Key, Layout, groups, key_of, key_of_point
 from ddlbench.cli import outputs
 from ddlbench.cli.resuming import check_same, joined
 from ddlbench.errors import DdlbenchError
 from ddlbench.records import Point, Run, Store, TrustFlag, load
 from ddlbench.report.printed import printed
+from ddlbench.report.units import counted
 from ddlbench.schedule.algorithm import BoundAlgorithm
+from ddlbench.watch.fault import Fault
 
 
 @contextmanager
@@ -43,18 +45,24 @@ class Opened:
 class Recorder:
     """The listener of a sweep into the directory `out`; `stack` closes what it opens. Only rank 0 calls its methods.
 
+    `shapes` are the layouts that are measured, in their order, each with the algorithms on it.
     `form` is how the points are printed: "table" as they finish, or one of `printed.FORMS` at the end; then stdout
     holds that and nothing else, and the table goes to stderr.
     """
 
     def __init__(
-        self, out: Path, config: SweepConfig, algorithms: Sequence[BoundAlgorithm], stack: ExitStack, form: str
+        self,
+        out: Path,
+        config: SweepConfig,
+        shapes: Sequence[tuple[Layout, Sequence[BoundAlgorithm]]],
+        stack: ExitStack,
+        form: str,
     ) -> None:
         self._out = out
         self._form = form
         self._words = sys.stdout if form == "table" else sys.stderr
         self._config = config
-        self._algorithms = tuple(algorithms)
+        self._shapes = shapes
         self._stack = stack
         self._totals = Totals()
         self._tally: Counter[str] = Counter()
@@ -62,7 +70,8 @@ class Recorder:
         self._started = time.monotonic()
         self._earlier: list[Point] = []
         self._waiting: dict[Key, Point] = {}
-        keys = [key_of(group, a) for group in groups(config, self._algorithms) for a in group.algorithms]
+        every = [group for layout, algorithms in shapes for group in groups(config, tuple(algorithms), layout)]
+        keys = [key_of(group, algorithm) for group in every for algorithm in group.algorithms]
         self._total = len(keys)
         self._order = iter(keys)
         self._next = next(self._order, None)
@@ -100,8 +109,9 @@ class Recorder:
 
     def _opened(self) -> Screen:
         dtypes = [dtype.name for dtype in self._config.dtypes]
-        names = [algorithm.name for algorithm in self._algorithms]
-        table = Table(dtypes, self._config.ops, names, places=self._config.in_place != (False,))
+        names = [algorithm.name for _, algorithms in self._shapes for algorithm in algorithms]
+        places, several = self._config.in_place != (False,), len(self._shapes) > 1
+        table = Table(dtypes, self._config.ops, names, places=places, shapes=several)
         return Screen(table, self._total, out=self._words, err=sys.stderr)
 
     def begin(self, group: Group, pass_: int) -> None:
@@ -113,7 +123,9 @@ class Recorder:
         try:
             self._store.append(point)
         except DdlbenchError as error:
-            kept = f"the {self._tally.total()} points before it are kept, --resume {self._out} goes on with them"
+            total = self._tally.total()
+            are, them = ("is", "it") if total == 1 else ("are", "them")
+            kept = f"the {counted(total, 'point')} before it {are} kept, --resume {self._out} goes on with {them}"
             raise DdlbenchError(f"{error}; {kept}") from error
         self._count(point)
         self._show(point)
@@ -140,17 +152,19 @@ class Recorder:
         Return how many points of each status it has.
         """
         began = self._store.run
-        ended = replace(run, trust=tuple(dict.fromkeys((*run.trust, *late(self._late, self._taken)))), finished=True)
+        doubts = tuple(dict.fromkeys((*run.trust, *late(self._late, self._taken))))
+        ended = replace(run, trust=doubts, fault=None, finished=True)
         if ended != began:
             self._store.finish(ended)
         try:
-            outputs.write(self._out)
+            written = outputs.write(self._out)
         except DdlbenchError as error:
             raise DdlbenchError(
                 f"{error}; every point is stored: ddlbench report {self._out} writes the rest"
             ) from error
         self._stack.close()
-        self._write(self._closing(ended, [flag for flag in ended.trust if flag not in began.trust]))
+        self._write(written.comments(self._words.encoding))
+        self._write(self._closing(ended, [flag for flag in ended.trust if flag not in began.trust], written.where))
         if self._form != "table":
             loaded = load(self._out)
             with _naming_output():
@@ -158,12 +172,15 @@ class Recorder:
                 sys.stdout.flush()
         return self._tally
 
-    def _closing(self, run: Run, flags: Sequence[TrustFlag]) -> list[str]:
+    def fault(self, fault: Fault) -> None:
+        """Store why the run ends now, in a thread beside the sweep; raises `DdlbenchError` when it cannot be."""
+        self._store.update(replace(self._store.run, fault=fault.to_json()))
+
+    def _closing(self, run: Run, flags: Sequence[TrustFlag], where: str) -> list[str]:
         counts = ", ".join(f"{number} {status}" for status, number in sorted(self._tally.items()))
         totals = [] if self._config.workload is None else self._totals.lines(self._config.workload.name)
         notes = [f"# to mind: {flag.flag}: {flag.detail}" for flag in flags]
-        where = f"# results: {self._out / outputs.CSV_FILE}   report: {self._out / outputs.HTML_FILE}"
-        return [*totals, *self._starts(run), *notes, f"# {self._what_was_done()}: {counts}", where]
+        return [*totals, *self._starts(run), *notes, f"# {self._what_was_done()}: {counts}", f"# {where}"]
 
     def _starts(self, run: Run) -> list[str]:
         """Return how many samples came late and how far apart the nodes' clocks were at the end, where there is any."""
@@ -177,9 +194,10 @@ class Recorder:
     def _what_was_done(self) -> str:
         total, there = self._tally.total(), len(self._earlier)
         if there == total:
-            return f"nothing is missing in {self._out}, its reports are made again; {total} points"
+            return f"nothing is missing in {self._out}, its reports are made again; {counted(total, 'point')}"
         seconds = f"{time.monotonic() - self._started:.1f} s"
-        return f"{total - there} points in {seconds}, {there} were there" if there else f"{total} points in {seconds}"
+        measured = f"{counted(total - there, 'point')} in {seconds}"
+        return f"{measured}, {counted(there, 'was there', 'were there')}" if there else measured
 
     def _write(self, lines: Sequence[str]) -> None:
         with _naming_output():

@@ -18,18 +18,32 @@ import click
     metavar="[plain|markdown|latex]",
     help="Write the tables to standard output; alone, as the last option, it means plain.",
 )
-def command(directories: tuple[str, ...], **options: str | None) -> int:
+@click.option(
+    "--scaling",
+    is_flag=False,
+    flag_value="plain",
+    metavar="[plain|markdown|latex|csv]",
+    help="Write the scaling tables to standard output; alone, as the last option, it means plain.",
+)
+@click.option("--all", "every", is_flag=True, help="With --scaling: every size and algorithm.")
+@click.option(
+    "--baseline", metavar="NxR", help="Hold shapes against N nodes of R ranks (the fewest ranks above one there are)."
+)
+def command(directories: tuple[str, ...], every: bool, **options: str | None) -> int:
     """Make DIR/results.csv and DIR/report.html again from the run stored in DIR, or what is asked for instead.
 
     \b
     ddlbench report reports/latest
-    ddlbench report reports/p2 reports/p4 reports/p8 --html scaling.html --csv scaling.csv
+    ddlbench report reports/latest --baseline 2x1
+    ddlbench report reports/p2 reports/p4 reports/p8 --html all.html --csv all.csv
     ddlbench report reports/latest --table markdown
+    ddlbench report reports/latest --scaling latex --all
 
-    Of several runs the page shows who wins as ranks are added, and how efficiency falls. Algorithms are compared within
-    a run only; ddlbench compare holds one run against another.
+    Of a run with several shapes (nodes, and ranks on each), or of several runs, the page shows who wins as ranks are
+    added, and how efficiency falls; DIR/scaling.csv has its table. Algorithms are compared within a run only; ddlbench
+    compare holds one run against another.
     """  # noqa: D301 - \b is for click
     from ddlbench.cli.ending import on_first_rank
     from ddlbench.cli.reporting import Wanted, show
 
-    return on_first_rank(lambda: show(Wanted(directories, **options)))
+    return on_first_rank(lambda: show(Wanted(directories, every=every, **options)))

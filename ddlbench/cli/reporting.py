@@ -1,5 +1,6 @@
 """Reports of stored runs: which files and tables are wanted, and making them."""
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,10 +10,13 @@ from typing import Any
 from ddlbench.cli import outputs
 from ddlbench.errors import UsageError, unknown
 from ddlbench.records import POINTS_FILE, RUN_FILE, Loaded, load
-from ddlbench.report import write_csv, write_html
+from ddlbench.report import scalings, write_csv, write_html
+from ddlbench.report.csv import scaling_csv
 from ddlbench.report.markup import FORMS, results_tables
-from ddlbench.report.plain import plain
-from ddlbench.report.runs import run_names
+from ddlbench.report.plain import fitting, plain
+from ddlbench.report.runs import Runs, run_names
+from ddlbench.report.scaling_table import chosen
+from ddlbench.report.scaling_text import scaling_tables
 
 TABLES: Mapping[str, Callable[[Any], str]] = {"plain": plain, **FORMS}
 
@@ -25,11 +29,17 @@ class Wanted:
     html: str | None = None
     csv: str | None = None
     table: str | None = None
+    scaling: str | None = None
+    baseline: str | None = None
+    every: bool = False
 
     @property
     def places(self) -> list[str]:
-        """The directories, each once."""
-        return list({Path(directory).resolve(): directory for directory in self.directories}.values())
+        """The directories, each once.
+
+        Nothing is read here: a directory that is none, or a link to itself, is named where it is opened.
+        """
+        return list({os.path.realpath(directory): directory for directory in self.directories}.values())
 
 
 def show(wanted: Wanted) -> int:
@@ -37,33 +47,63 @@ def show(wanted: Wanted) -> int:
 
     Raises `UsageError` for options and directories without a run, `DdlbenchError` when a file cannot be written.
     """
-    if wanted.html is wanted.csv is wanted.table is None:
-        return outputs.render(_only(wanted.places))
+    if wanted.html is wanted.csv is wanted.table is wanted.scaling is None and not wanted.every:
+        return outputs.render(_only(wanted.places), wanted.baseline)
+    _check(wanted)
+    runs = {name: load(place) for name, place in zip(run_names(wanted.places), wanted.places, strict=True)}
+    several = Runs.of(runs)
+    chosen(several, wanted.baseline)  # before any file is written
+    if wanted.html is not None:
+        write_html(several, wanted.html, wanted.baseline)
+    if wanted.csv is not None:
+        write_csv(several, wanted.csv)
+    sys.stdout.write(fitting(_told(wanted, several), sys.stdout.encoding))
+    return _complaints(wanted.places, runs)
+
+
+def _check(wanted: Wanted) -> None:
+    """Refuse forms that there are not, and files in which a run is stored; raises `UsageError`."""
     if wanted.table is not None and wanted.table not in TABLES:
         raise unknown("table", wanted.table, TABLES)
-    files = [(file, write) for file, write in ((wanted.html, write_html), (wanted.csv, write_csv)) if file is not None]
-    for file, _ in files:
+    if wanted.scaling is not None and wanted.scaling not in (*TABLES, "csv"):
+        raise unknown("scaling", wanted.scaling, (*TABLES, "csv"))
+    if wanted.every and wanted.scaling is None:
+        raise UsageError("--all is of the scaling table: give it with --scaling")
+    if wanted.baseline is not None and wanted.html is wanted.scaling is None:
+        raise UsageError("--baseline is of the scaling table: give it with --scaling or --html FILE")
+    for file in filter(None, (wanted.html, wanted.csv)):
         _spare(Path(file))
-    runs = {name: load(place) for name, place in zip(run_names(wanted.places), wanted.places, strict=True)}
-    for file, write in files:
-        write(runs, file)
-    sys.stdout.write("".join(f"{file}\n" for file, _ in files) if wanted.table is None else _tables(runs, wanted.table))
-    return _complaints(wanted.places, runs)
+
+
+def _told(wanted: Wanted, runs: Runs) -> str:
+    """Return what standard output gets: the tables that are wanted, or else where the files are."""
+    if wanted.table is None and wanted.scaling is None:
+        return "".join(f"{file}\n" for file in (wanted.html, wanted.csv) if file is not None)
+    parts = [] if wanted.table is None else list(map(TABLES[wanted.table], results_tables(runs)))
+    if wanted.scaling is not None:
+        parts += _scaling(wanted, wanted.scaling, runs)
+    return "\n".join(parts)
+
+
+def _scaling(wanted: Wanted, form: str, runs: Runs) -> list[str]:
+    """Return the scaling tables in a form; raises `UsageError` where there is one shape only."""
+    found = scalings(runs, wanted.baseline)
+    if not found:
+        raise UsageError("there is one shape of nodes and ranks only: a scaling table takes two (sweep --nodes 1,2,4)")
+    if form == "csv":
+        return [scaling_csv(found)]
+    return list(map(TABLES[form], scaling_tables(found, asked=wanted.baseline is not None, every=wanted.every)))
 
 
 def _only(places: list[str]) -> str:
     if len(places) > 1:
-        raise UsageError("of several runs, say what to make: --html FILE, --csv FILE or --table")
+        raise UsageError("of several runs, say what to make: --html FILE, --csv FILE, --table or --scaling")
     return places[0]
 
 
 def _spare(file: Path) -> None:
     if file.name in (RUN_FILE, POINTS_FILE):
         raise UsageError(f"{file} is where a run is stored; give another file")
-
-
-def _tables(runs: Mapping[str, Loaded], form: str) -> str:
-    return "\n".join(TABLES[form](table) for table in results_tables(runs))
 
 
 def _complaints(places: list[str], runs: Mapping[str, Loaded]) -> int:

@@ -9,6 +9,7 @@ from ddlbench.bench.config import SweepConfig
 from ddlbench.bench.environment import TUNING, allowed
 from ddlbench.errors import UsageError
 from ddlbench.records import Run, TrustFlag, read_run
+from ddlbench.report.units import counted
 
 LONGEST = 60
 """Characters of a value that a message shows."""
@@ -45,10 +46,15 @@ def differing(there: Run, here: Run) -> Iterator[str]:
     yield from _contrasts("config.", there.config, here.config)
     yield from _contrasts("", {"ranks": there.topology.get("ranks")}, {"ranks": here.topology["ranks"]})
     if there.topology.get("ranks") == here.topology["ranks"]:
-        yield from _contrasts("", there.topology, here.topology)
+        yield from _contrasts("", *(_placement(run) for run in (there, here)))
     yield from _contrasts("MPI ", there.mpi, here.mpi)
     yield from _contrasts("", _tuning(there), _tuning(here))
     yield from _contrasts("", {"ddlbench": there.ddlbench}, {"ddlbench": here.ddlbench})
+
+
+def _placement(run: Run) -> Mapping[str, Any]:
+    """Return where the ranks are. How a launcher numbers them does not matter, and `cores` are the `cpus` again."""
+    return {name: value for name, value in run.topology.items() if name not in ("launch_ranks", "cores")}
 
 
 def _tuning(run: Run) -> Mapping[str, Any]:
@@ -86,7 +92,8 @@ def joined(there: Run, here: Run, points: int) -> Run:
 
     It keeps when and how it was begun, all doubts, and with its points how their ranks started; the rest is of now.
     """
-    flag = TrustFlag("resumed", f"gone on with at {here.created}, when {points} points were there")
+    before = counted(points, "point was there", "points were there")
+    flag = TrustFlag("resumed", f"gone on with at {here.created}, when {before}")
     trust = tuple(dict.fromkeys((*there.trust, flag, *here.trust)))
     clock = there.clock if points else None
     return replace(here, created=there.created, command=there.command, clock=clock, trust=trust)

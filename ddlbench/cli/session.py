@@ -3,43 +3,55 @@
 Every step that can fail is agreed on, so that a mistake is one line from rank 0 and all ranks leave together.
 """
 
+import atexit
 import signal
 import time
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from mpi4py import MPI
 
 from ddlbench import __version__, _engine
 from ddlbench.algorithms import resolve
 from ddlbench.bench import config as configuration
-from ddlbench.bench import launch
 from ddlbench.bench.agreement import agreed, from_root
 from ddlbench.bench.clock import GlobalClock
 from ddlbench.bench.config import SweepConfig
 from ddlbench.bench.environment import Ticks, clock_apart, environment, load_average, stolen, ticks, trust
+from ddlbench.bench.environment import partial as partial_job
+from ddlbench.bench.shapes import Shape, shapes
+from ddlbench.bench.sleeping import apart
 from ddlbench.bench.sweep import Layout, Sweep
 from ddlbench.bench.timer import MOST_ERROR_US, Timer, choose_timer
 from ddlbench.cli.ending import Interrupted
+from ddlbench.cli.faults import START_SECONDS, Faults, finish_mpi
 from ddlbench.cli.header import header
 from ddlbench.cli.recorder import Opened, Recorder
 from ddlbench.cli.resuming import config_of
+from ddlbench.cli.stage import Stage, layout_of
 from ddlbench.comm import Communicator
-from ddlbench.cost.closed import bound_seconds, model_seconds
+from ddlbench.cost.closed import prices
 from ddlbench.cost.links import Links
 from ddlbench.cost.probe import probe_links
 from ddlbench.errors import ProofError, UnsupportedError, UsageError
-from ddlbench.records import Run
+from ddlbench.launch.started import check, check_expected, launcher
+from ddlbench.records import Run, TrustFlag
 from ddlbench.schedule.algorithm import BoundAlgorithm
+from ddlbench.schedule.grid import Grid
 from ddlbench.schedule.verify import Proof
-from ddlbench.topology import Topology
+from ddlbench.watch.board import LEAST_SECONDS, Board
+from ddlbench.watch.watchdog import Watchdog
+
+T = TypeVar("T")
+Start = Callable[[Communicator], tuple[Timer, str]]
+"""From a communicator to how its ranks start together, and why so."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +65,8 @@ class Request:
     resume: bool
     form: str
     command: tuple[str, ...]
+    expect_ranks: int | None = None
+    expect_nodes: int | None = None
 
 
 def run(request: Request) -> int:
@@ -61,19 +75,40 @@ def run(request: Request) -> int:
     Raises `AgreedError` on all ranks for mistakes in the request, and when the results cannot be written.
     """
     signal.signal(signal.SIGTERM, _interrupt)
+    check(launcher(), MPI.COMM_WORLD.size, library())
+    limit = _limit(request)
+    atexit.register(finish_mpi, max(limit, START_SECONDS))
+    faults = Faults(MPI.COMM_WORLD.rank)
+    with Watchdog(limit, faults) as watchdog:
+        watchdog.connect(MPI.COMM_WORLD, max(limit, START_SECONDS))
+        return _watched(request, watchdog, faults)
+
+
+def _limit(request: Request) -> float:
+    """Return for how many seconds nothing may move; what is wrong with the request is told later, by one rank."""
+    with suppress(UsageError):
+        return configuration.timeout_of(request.flags) or LEAST_SECONDS
+    return LEAST_SECONDS
+
+
+def _watched(request: Request, watchdog: Watchdog, faults: Faults) -> int:
     world = MPI.COMM_WORLD
-    launch.check(launch.launcher(), world.size, library())
+    watchdog.board.begin("the reading of the configuration")
+    agreed(world, lambda: check_expected("ranks", world.size, request.expect_ranks))
     config = from_root(world, partial(_config, request))
-    communicator = agreed(world, lambda: Communicator(world, grid=config.grid))
-    status = Session(request, config, communicator).run()
+    communicator = agreed(world, lambda: Communicator(world))
+    agreed(world, lambda: check_expected("nodes", communicator.topology.nodes, request.expect_nodes))
+    watchdog.number(MPI.Group.Translate_ranks(world.group, range(world.size), communicator.comm.group))
+    watchdog.board.limit_s = config.timeout or LEAST_SECONDS
+    status = Session(request, config, communicator, watchdog.board, faults).run()
     communicator.close()
     return status
 
 
 def _config(request: Request) -> SweepConfig:
     """Return what is to be measured: what a run that is gone on with says, when the request says nothing."""
-    if request.resume and request.out is not None and request.config is None and not request.flags:
-        return config_of(request.out)
+    if request.resume and request.out is not None and request.config is None and not request.flags.keys() - {"timeout"}:
+        return replace(config_of(request.out), timeout=configuration.timeout_of(request.flags))
     return configuration.load(request.config, request.flags)
 
 
@@ -88,21 +123,13 @@ def library() -> str:
     return f"{name} {'.'.join(map(str, version))}"
 
 
-def layout_of(topology: Topology, rank: int) -> Layout:
-    """Return the layout of `topology` as its `rank` sees it."""
-    per_node = topology.ranks_per_node
-    return Layout(
-        ranks=topology.ranks,
-        nodes=topology.nodes,
-        ranks_per_node=str(per_node[0]) if topology.even else "",
-        neighbours=per_node[topology.node_of[rank]],
-    )
-
-
 class Session:
-    """One sweep on an open communicator."""
+    """One sweep on an open communicator, which has all ranks of the launch."""
 
-    def __init__(self, request: Request, config: SweepConfig, communicator: Communicator) -> None:
+    def __init__(
+        self, request: Request, config: SweepConfig, communicator: Communicator, board: Board, faults: Faults
+    ) -> None:
+        self._board, self._faults = board, faults
         self._request = request
         self._config = config
         self._communicator = communicator
@@ -112,14 +139,18 @@ class Session:
 
     def run(self) -> int:
         """Resolve, prove, probe, measure and report, in this order; return the exit status."""
-        algorithms = agreed(self._comm, self._resolved)
-        proofs = [proof for bound in algorithms if (proof := agreed(self._comm, partial(self._proved, bound)))]
+        self._board.begin("the choice of ranks and algorithms")
+        stages = self._staged()
+        proofs = [proof for stage in stages for proof in self._apart(stage, partial(self._proofs, stage))]
         with ExitStack() as stack:
-            recorder = Recorder(self._out, self._config, algorithms, stack, self._request.form)
-            record = self._record(proofs)
+            shown = [(stage.layout, stage.algorithms) for stage in stages]
+            recorder = Recorder(self._out, self._config, shown, stack, self._request.form)
+            record = self._record(stages, proofs)
+            self._board.begin("the opening of the run directory")
             opened = from_root(self._comm, partial(self._opened, recorder, record))
+            self._faults.keep(self._out, recorder.fault if self._comm.rank == 0 else None)
             try:
-                tally = self._tally(algorithms, opened, recorder)
+                tally = self._tally(stages, opened, recorder)
             except KeyboardInterrupt as cause:
                 raise Interrupted(f"{cause}the points that were finished are kept in {self._out}") from None
         return 1 if tally["wrong"] or tally["failed"] else 0
@@ -130,31 +161,65 @@ class Session:
             return recorder.resume(record)
         return recorder.create(record, overwrite=self._request.overwrite)
 
-    def _tally(self, algorithms: list[BoundAlgorithm], opened: Opened, recorder: Recorder) -> Counter[str]:
+    def _tally(self, stages: list[Stage], opened: Opened, recorder: Recorder) -> Counter[str]:
         """Measure what is missing and write the reports; return how many points of each status the run has."""
-        ended = self._measured(algorithms, opened, recorder) if opened.missing else opened.run
+        ended = self._measured(stages, opened, recorder) if opened.missing else opened.run
+        self._board.begin("the writing of the reports")
         return from_root(self._comm, partial(recorder.finish, ended))
 
-    def _resolved(self) -> list[BoundAlgorithm]:
-        """Return the algorithms, each name once; raises `UsageError`."""
-        bound = [resolve(text, self._communicator.grid) for text in self._config.algorithms]
-        return list({algorithm.name: algorithm for algorithm in bound}.values())
+    def _staged(self) -> list[Stage]:
+        """Return the shapes that are measured, with their communicators and algorithms (collective)."""
+        topology, config = self._communicator.topology, self._config
+        found = agreed(self._comm, lambda: shapes(topology, config.nodes, config.ranks_per_node))
+        return [agreed(self._comm, partial(self._stage, shape, several=len(found) > 1)) for shape in found]
 
-    def _proved(self, bound: BoundAlgorithm) -> dict[str, Any] | None:
+    def _stage(self, shape: Shape, *, several: bool) -> Stage:
+        """Return the stage of `shape`; raises `UsageError` for a grid or an algorithm that does not fit it."""
+        try:
+            communicator = self._communicator.part(shape.members, grid=self._config.grid)
+            algorithms = self._resolved(self._config.grid or shape.topology.grid())
+        except UsageError as error:
+            raise UsageError(f"on {shape}: {error}" if several else str(error)) from None
+        return Stage(shape, layout_of(shape, self._comm.rank), algorithms, communicator)
+
+    def _apart(self, stage: Stage, action: Callable[[], T]) -> T:
+        """Run `action` on the ranks of the stage, the others being asleep (collective over all)."""
+        return self._sleeping(stage.shape.members, action)
+
+    def _sleeping(self, members: Collection[int], action: Callable[[], T]) -> T:
+        """Run `action` on the ranks `members`, the others being asleep and watched as such (collective over all)."""
+        if self._comm.rank in members:
+            return apart(self._comm, members, action)
+        with self._board.asleep(f"the turn of {len(members)} other ranks"):
+            return apart(self._comm, members, action)
+
+    def _resolved(self, grid: Grid) -> tuple[BoundAlgorithm, ...]:
+        """Return the algorithms, each name once; raises `UsageError`."""
+        bound = [resolve(text, grid) for text in self._config.algorithms]
+        return tuple({algorithm.name: algorithm for algorithm in bound}.values())
+
+    def _proofs(self, stage: Stage) -> list[dict[str, Any]]:
+        """Return the proofs of the programs that will run on the stage, for the record (collective over its ranks)."""
+        comm = stage.here.comm
+        found = (agreed(comm, partial(self._proved, stage, bound)) for bound in stage.algorithms)
+        return [proof for proof in found if proof]
+
+    def _proved(self, stage: Stage, bound: BoundAlgorithm) -> dict[str, Any] | None:
         """Return the proof of the programs that will run, for the record (collective); None where there is none to run.
 
         Raises `UsageError` when it is refused: nothing is measured then.
         """
         start = time.perf_counter()
+        self._board.begin(f"the proof of {bound.name} for {stage.shape.ranks} ranks")
         try:
-            proof = self._communicator.prove(bound)
+            proof = stage.here.prove(bound)
         except ProofError as error:
             raise UsageError(str(error)) from None
         except UnsupportedError:
             return None
-        return None if proof is None else _proof_record(bound.name, proof, time.perf_counter() - start)
+        return None if proof is None else _proof_record(stage, bound.name, proof, time.perf_counter() - start)
 
-    def _record(self, proofs: list[dict[str, Any]]) -> Run:
+    def _record(self, stages: list[Stage], proofs: list[dict[str, Any]]) -> Run:
         """Return what is stored of the run (collective)."""
         name, version = MPI.get_vendor()
         topology = self._communicator.topology
@@ -166,38 +231,68 @@ class Session:
             environment=environment() | {"compiler": _engine.compiler(), "simd": _engine.simd()},
             mpi={"library": name, "version": ".".join(map(str, version))},
             topology=topology.to_json(),
-            trust=trust(topology, self._comm.allgather(load_average())),
+            trust=self._doubts([stage.shape for stage in stages]),
             proofs=tuple(proofs),
         )
 
-    def _measured(self, algorithms: list[BoundAlgorithm], opened: Opened, recorder: Recorder) -> Run:
+    def _doubts(self, measured: list[Shape]) -> tuple[TrustFlag, ...]:
+        """Return what speaks against the figures before there are any (collective)."""
+        loads = self._comm.allgather(load_average())
+        together = Shape.of(self._communicator.topology, {rank for shape in measured for rank in shape.members})
+        # Whoever said how many nodes there must be has them, be it a part of the job.
+        unused = () if self._request.expect_nodes else partial_job(self._communicator.topology.nodes)
+        return (*unused, *trust(together.topology, [loads[rank] for rank in together.members], measured))
+
+    def _measured(self, stages: list[Stage], opened: Opened, recorder: Recorder) -> Run:
         """Measure the points that are missing and return the record as it is known then."""
-        links, clock = probe_links(self._communicator), GlobalClock(self._communicator)
-        timer, record = self._timer(clock, replace(opened.run, links=links.to_json()))
-        lines = header(record, self._config, links, self._communicator.grid, timer.sync)
+        self._board.begin("the probe of the links")
+        links = probe_links(self._communicator, self._sleeping)
+        self._board.begin("the synchronisation of the clocks")
+        clock = GlobalClock(self._communicator)
+        start = partial(self._timer, clock, opened.run.clock or {}, any(s.shape.topology.crowded for s in stages))
+        timer, why = start(self._communicator)
+        record = self._timed(replace(opened.run, links=links.to_json()), clock, timer.sync, why)
+        lines = header(record, self._config, links, [stage.shape for stage in stages], timer.sync)
         from_root(self._comm, lambda: recorder.start(record, lines))
-        sweep = Sweep(
-            self._communicator,
-            self._config,
-            algorithms,
-            layout=layout_of(self._communicator.topology, self._comm.rank),
-            price=lambda bound, nbytes: self._price(links, bound, nbytes),
-            listener=recorder,
-            timer=timer,
-            done=opened.done,
-        )
         before = self._ticks()
-        sweep.run()
+        for stage in stages:
+            self._apart(stage, partial(self._swept, stage, links, start, recorder, opened))
+        self._board.begin("the check of the clocks")
         clock.check()
         shares = self._comm.allgather(self._ticks().share_since(before))
         return self._checked(record, clock, timer.sync, shares)
 
-    def _timer(self, clock: GlobalClock, record: Run) -> tuple[Timer, Run]:
-        """Return the timer and the record that says so; points that are there already have chosen how ranks start."""
-        there = record.clock or {}
-        timer, why = choose_timer(self._communicator, clock, there.get("sync", self._config.sync), self._config.cache)
-        told = {**clock.summary().to_json(), "sync": timer.sync, "why": there.get("why", why)}
-        return timer, replace(record, clock=told)
+    def _swept(self, stage: Stage, links: Links, start: Start, recorder: Recorder, opened: Opened) -> None:
+        """Measure what is missing of a shape (collective over its ranks)."""
+        sweep = Sweep(
+            stage.here,
+            self._config,
+            stage.algorithms,
+            layout=stage.layout,
+            price=lambda bound, nbytes: self._price(links, stage.layout, bound, nbytes),
+            listener=recorder,
+            timer=start(stage.here)[0],
+            done=opened.done,
+        )
+        sweep.board = self._board
+        with self._board.numbering(stage.shape.members):
+            sweep.run()
+        stage.here.close()
+
+    def _timer(
+        self, clock: GlobalClock, there: Mapping[str, Any], crowded: bool, communicator: Communicator
+    ) -> tuple[Timer, str]:
+        """Return the timer of `communicator` and why it is that one.
+
+        All shapes are timed alike, so that they can be compared, and like the points that are there already.
+        """
+        asked = there.get("sync", self._config.sync)
+        timer, why = choose_timer(communicator, clock, asked, self._config.cache, crowded=crowded)
+        return timer, there.get("why", why)
+
+    def _timed(self, record: Run, clock: GlobalClock, sync: str, why: str) -> Run:
+        """Return the record with how ranks start, and by which clock."""
+        return replace(record, clock={**clock.summary().to_json(), "sync": sync, "why": why})
 
     def _ticks(self) -> Ticks:
         return ticks(self._communicator.topology.cpus[self._comm.rank])
@@ -208,18 +303,21 @@ class Session:
         told = {**(record.clock or {}), **clock.summary().to_json()}
         return replace(record, clock=told, trust=tuple(dict.fromkeys((*record.trust, *flags))))
 
-    def _price(self, links: Links, bound: BoundAlgorithm, nbytes: int) -> tuple[float | None, float | None]:
+    def _price(self, links: Links, at: Layout, bound: BoundAlgorithm, nbytes: int) -> tuple[float | None, float | None]:
         """Return the lower bound and the predicted time in microseconds, None where there is none."""
-        return _micro(bound_seconds(links, self._comm.size, nbytes)), _micro(model_seconds(links, bound, nbytes))
+        least, predicted = prices(links, at.nodes, at.ranks, bound, nbytes)
+        return _micro(least), _micro(predicted)
 
 
 def _micro(seconds: float | None) -> float | None:
     return None if seconds is None else seconds * 1e6
 
 
-def _proof_record(name: str, proof: Proof, seconds: float) -> dict[str, Any]:
+def _proof_record(stage: Stage, name: str, proof: Proof, seconds: float) -> dict[str, Any]:
     return {
         "algorithm": name,
+        "nodes": stage.layout.nodes,
+        "ranks_per_node": stage.layout.ranks_per_node,
         "ranks": proof.ranks,
         "rounds": proof.rounds,
         "moves": proof.moves,

@@ -50,7 +50,19 @@ import click
 @click.option("--per-rank", is_flag=False, flag_value="1", metavar="[0|1]", help="Store each rank's own times (0).")
 @click.option("-c", "check", is_flag=False, flag_value="1", metavar="[0|1]", help="Check results, as --check (1).")
 @click.option("--check/--no-check", "checked", default=None, help="Compare every element of every result, or none.")
+@click.option("--transport", metavar="[auto|direct|p2p]", help="Shared memory or messages (auto: direct on one node).")
+@click.option(
+    "--buffers", metavar="[ordinary|registered]", help="Arrays of any memory, or such as all ranks of a node address."
+)
 @click.option("--grid", metavar="XxY", help="Ranks of a node × nodes (as found).")
+@click.option("--nodes", metavar="N,…", help="Measure on the first N nodes, and so on for each number (all nodes).")
+@click.option(
+    "--ranks-per-node",
+    "--gpus-per-node",
+    "ranks_per_node",
+    metavar="R,…",
+    help="With the first R ranks of each, for each number (all ranks); one rank drives one GPU.",
+)
 @click.option("--out", metavar="DIR", help="Where the results go (reports/sweep-DATE-TIME).")
 @click.option("--overwrite", is_flag=True, help="Replace a run that is in DIR.")
 @click.option(
@@ -60,6 +72,25 @@ import click
     metavar="FORM",
     help="What stdout gets: table, or at the end csv, jsonl, osu or nccl.",
 )
+@click.option(
+    "--expect-ranks",
+    type=click.IntRange(min=1),
+    envvar="DDLBENCH_EXPECT_RANKS",
+    metavar="N",
+    help="Refuse a launch of another number of ranks; ddlbench launch sets it.",
+)
+@click.option(
+    "--expect-nodes",
+    type=click.IntRange(min=1),
+    envvar="DDLBENCH_EXPECT_NODES",
+    metavar="N",
+    help="The same for nodes.",
+)
+@click.option(
+    "--timeout",
+    metavar="S",
+    help="End with status 3 when nothing moves for S seconds, or none (60, more where the model says so).",
+)
 @click.option("--resume", metavar="DIR", help="Go on with the run in DIR: measure what is missing there.")
 def command(
     config: str | None,
@@ -68,6 +99,8 @@ def command(
     form: str,
     checked: bool | None,
     overwrite: bool,
+    expect_ranks: int | None,
+    expect_nodes: int | None,
     **flags: str | tuple[str, ...] | None,
 ) -> int:
     """Measure and check algorithms over sizes, dtypes and reductions.
@@ -76,7 +109,12 @@ def command(
     mpirun -n 4 ddlbench sweep -b 8 -e 64M -f 4 -a ring,multi-ring:2,mpi
     mpirun -n 4 ddlbench sweep --workload resnet50 --fuse 64M
     mpirun -n 4 ddlbench sweep configs/sweeps/quick.toml --out results
+    mpirun -n 8 ddlbench sweep --nodes 1,2,4 --ranks-per-node 1,2
     """  # noqa: D301 - \b is for click
+    from ddlbench.bench.config import timeout_of
+    from ddlbench.cli.faults import start_mpi
+
+    start_mpi(timeout_of({name: value for name, value in flags.items() if value is not None}))
     from ddlbench.cli.session import Request, run
     from ddlbench.errors import unknown
     from ddlbench.report.printed import FORMS
@@ -96,5 +134,7 @@ def command(
         resume=resume is not None,
         form=form,
         command=("ddlbench", *sys.argv[1:]),
+        expect_ranks=expect_ranks,
+        expect_nodes=expect_nodes,
     )
     return run(request)

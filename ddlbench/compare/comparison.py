@@ -146,6 +146,9 @@ def _finding(pair: Pair) -> Finding:
         return Finding(pair, Shift(math.nan), "lost", why=_fate(pair.new, "NEW"))
     if not _is_ok(pair.base):
         return Finding(pair, Shift(math.nan), "gained", why=_fate(pair.base, "BASE"))
+    if pair.torn and pair.base and pair.new:
+        starts = f"starts from a {pair.base.sync} in BASE, from a {pair.new.sync} in NEW"
+        return Finding(pair, Shift(math.nan), "unclear", why=starts)
     found = _shift(pair)
     return Finding(pair, found, "unclear", why="" if found.known else _unknown(pair))
 

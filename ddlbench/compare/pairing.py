@@ -1,7 +1,7 @@
 """Which point of one run is which of another."""
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,10 +30,15 @@ SETTING = (
 
 @dataclass(frozen=True)
 class Pair:
-    """One point in two runs, None in the run that lacks it; at least one is there."""
+    """One point in two runs, None in the run that lacks it; at least one is there.
+
+    `torn` says that the ranks' starts were aligned in another way in each run, as where a sweep falls back on barriers:
+    the point is in both, and its times are not comparable.
+    """
 
     base: Point | None
     new: Point | None
+    torn: bool = False
 
     @property
     def point(self) -> Point:
@@ -54,7 +59,8 @@ def pairs(base: Iterable[Point], new: Iterable[Point], apart: Collection[str] = 
 
     The fields `apart` are left out of the setting; raises `UsageError` where points of a run cannot be told apart
     without them. Of a point measured twice in a run, the later counts. The transport may differ between the runs, for
-    it may be what is compared; where one setting ran over several in one of the runs, it must agree.
+    it may be what is compared; where one setting ran over several in one of the runs, it must agree. Points that differ
+    in nothing but how starts were aligned, in runs that share a way otherwise, are a pair too, `torn`.
     """
     base, new = tuple(base), tuple(new)
     fields = [field for field in SETTING if field not in apart]
@@ -71,7 +77,23 @@ def pairs(base: Iterable[Point], new: Iterable[Point], apart: Collection[str] = 
 
     ours, theirs = keyed(base), keyed(new)
     made = [Pair(ours.get(key), theirs.get(key)) for key in {**ours, **theirs}]
-    return sorted(made, key=lambda pair: pair.key)
+    return sorted(_rejoined(made, [field for field in fields if field != "sync"]), key=lambda pair: pair.key)
+
+
+def _rejoined(made: Sequence[Pair], fields: list[str]) -> Iterator[Pair]:
+    """Yield the pairs, two halves of one point that differ in how starts were aligned being one."""
+    halves: dict[Key, list[Pair]] = {}
+    for pair in made:
+        if pair.base and pair.new:
+            yield pair
+        else:
+            halves.setdefault(_key(pair.point, fields), []).append(pair)
+    for several in halves.values():
+        bases, news = ([one for pair in several if (one := getattr(pair, run))] for run in ("base", "new"))
+        if len(bases) == len(news) == 1:
+            yield Pair(bases[0], news[0], torn=True)
+        else:
+            yield from several
 
 
 def _check_alike(first: Point, second: Point, fields: Iterable[str]) -> None:

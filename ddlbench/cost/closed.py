@@ -5,45 +5,77 @@ docs/measurement.md derives both. Both are first-order: no congestion, no cache 
 
 from fractions import Fraction
 
-from ddlbench.cost.links import Links
+from ddlbench.cost.links import Link, Links
 from ddlbench.schedule.algorithm import BoundAlgorithm
 
 
-def bound_seconds(links: Links, ranks: int, nbytes: int) -> float | None:
-    """Return the greatest of the lower bounds for an allreduce of `nbytes`; None with one rank.
+def bound_seconds(links: Links, nodes: int, ranks: int, nbytes: int) -> float | None:
+    """Return the greatest of the lower bounds for an allreduce of `nbytes`; None with one rank and for an empty vector.
 
-    ceil(log2 p) latencies; 2(p-1)/p n bytes through the fastest link; 2(N-1)/N n bytes through a node's share of the
-    network. Reduction is not counted: a fast enough kernel hides it.
+    `ranks` are on the first `nodes` nodes. ceil(log2 p) latencies; 2(p-1)/p n bytes through the fastest link; and what
+    the nodes' network links must carry. Reduction is not counted: a fast enough kernel hides it.
     """
-    known = [link for link in (links.within, links.between) if link]
-    if ranks < 2 or not known:
+    known = [link for link in _known(links, nodes, ranks) if link]
+    if ranks < 2 or not nbytes or not known:
         return None
     latency = (ranks - 1).bit_length() * min(link.latency_s for link in known)
-    bandwidth = 2 * (ranks - 1) / ranks * nbytes / max(link.bytes_per_s for link in known)
-    nodes = links.nodes
-    network = 2 * (nodes - 1) / nodes * nbytes / links.between.bytes_per_s if links.between else 0.0
-    return max(latency, bandwidth, network)
+    rates, burst = ((), 0.0) if nodes == 1 else (links.node_bytes_per_s[:nodes], links.burst_nbytes)
+    fastest = max([*(link.bytes_per_s for link in known), *rates])
+    bandwidth = (2 * (ranks - 1) / ranks * nbytes - burst) / fastest
+    return max(latency, bandwidth, network_seconds(links, nodes, nbytes))
 
 
-def model_seconds(links: Links, algorithm: BoundAlgorithm, nbytes: int) -> float | None:
+def network_seconds(links: Links, nodes: int, nbytes: int) -> float:
+    """Return the least time that the network links of the first `nodes` nodes allow; 0 within one node.
+
+    For each byte of the vector, either its value leaves a node and the result comes back, or those of others come in
+    and the result leaves: each link carries n bytes each way. All together carry 2(N-1)n, so that equal links carry
+    2(N-1)/N n. What passes a link at once, its burst, takes no time.
+    """
+    rates = links.node_bytes_per_s[:nodes]
+    if nodes < 2 or not rates:
+        return 0.0
+    one = nbytes - links.burst_nbytes
+    together = 2 * (nodes - 1) * nbytes - nodes * links.burst_nbytes
+    return max(0.0, one / min(rates), together / sum(rates))
+
+
+def _known(links: Links, nodes: int, ranks: int) -> tuple[Link | None, Link | None]:
+    """Return the link within a node and that between nodes, as far as `ranks` on `nodes` nodes have them."""
+    return links.within if ranks > nodes else None, links.between if nodes > 1 else None
+
+
+def model_seconds(links: Links, nodes: int, ranks: int, algorithm: BoundAlgorithm, nbytes: int) -> float | None:
     """Return rounds * latency + bytes / bandwidth + reduction for `algorithm`; None without a closed form or links.
 
     Bytes within a node and between nodes overlap, so the slower of the two counts; a node's ranks share its network
     link.
     """
-    costs = algorithm.costs()
-    slowest = links.between or links.within
+    costs, (within, between) = algorithm.costs(), _known(links, nodes, ranks)
+    slowest = between or within
     if costs is None or slowest is None:
         return None
-    inside = _seconds(costs.sent, nbytes, links.within.exchange_bytes_per_s) if links.within else 0.0
+    inside = _seconds(costs.sent, nbytes, within.exchange_bytes_per_s) if within else 0.0
     across = 0.0
-    if links.between:
-        across = _seconds(costs.between_nodes / links.nodes, nbytes, links.between.exchange_bytes_per_s)
+    if between:
+        sent = max(0.0, float(costs.between_nodes / nodes) * nbytes - links.burst_nbytes)
+        across = sent / between.exchange_bytes_per_s
     return (
         costs.rounds * slowest.latency_s
         + max(inside, across)
         + _seconds(costs.reduced, nbytes, links.reduce_bytes_per_s)
     )
+
+
+def prices(
+    links: Links, nodes: int, ranks: int, algorithm: BoundAlgorithm, nbytes: int
+) -> tuple[float | None, float | None]:
+    """Return the lower bound and what the model says, in seconds; None where there is none.
+
+    For an empty vector nothing is sent, so it has neither: what the model says at 0 is where its line begins.
+    """
+    predicted = model_seconds(links, nodes, ranks, algorithm, nbytes) if nbytes else None
+    return bound_seconds(links, nodes, ranks, nbytes), predicted
 
 
 def _seconds(vectors: Fraction, nbytes: int, bytes_per_s: float) -> float:

@@ -61,7 +61,8 @@ class ImbSection(Section):
         elif found := PROCESSES.match(line):
             self._ranks = int(found[1]) or None
         elif found := DATATYPE.match(line):
-            self._dtype = element_type(found[1])
+            with self.telling("the datatype"):
+                self._dtype = element_type(found[1])
         elif found := OPERATION.match(line):
             self._op = OPS.get(found[1], found[1].lower())
 
@@ -72,6 +73,7 @@ class ImbSection(Section):
             self.left_out.append(left_out)
 
     def _read_row(self, line: int, text: str) -> None:
+        self.check_told()
         if found := FAILURE.fullmatch(text):
             self.rows.append(replace(self._row(line, found[1]), status="failed", reason=plain(found[2], 240)))
             return

@@ -67,11 +67,14 @@ class OsuSection(Section):
 
     def _read_comment(self, line: str) -> None:
         if found := DATATYPE.match(line):
-            self._dtype = element_type(found[1])
+            with self.telling("the datatype"):
+                self._dtype = element_type(found[1])
         elif line.startswith("# Size"):
-            self._columns = _columns(line)
+            with self.telling("the columns"):
+                self._columns = _columns(line)
 
     def _read_row(self, line: int, words: list[str]) -> None:
+        self.check_told()
         columns = self._columns or ["size", "mean"]
         if len(words) != len(columns):
             raise UnreadError

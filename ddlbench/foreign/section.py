@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ddlbench.records import Stated
@@ -54,6 +55,7 @@ class Section:
         self.version = version
         self.rows: list[Row] = []
         self.left_out: list[str] = []
+        self._unknown: dict[str, UnreadError] = {}
 
     @property
     def label(self) -> str:
@@ -70,6 +72,21 @@ class Section:
 
     def close(self) -> None:
         """Take note that the section is over."""
+
+    @contextmanager
+    def telling(self, what: str) -> Iterator[None]:
+        """Read a line that tells `what` of the rows after it; where that fails, `check_told` refuses them."""
+        self._unknown.pop(what, None)
+        try:
+            yield
+        except UnreadError as error:
+            self._unknown[what] = error
+            raise
+
+    def check_told(self) -> None:
+        """Raise `UnreadError` when a line could not be read that tells what the rows are."""
+        for error in self._unknown.values():
+            raise UnreadError(f"in the head above, {error}")
 
 
 class OtherSection(Section):

@@ -1,7 +1,10 @@
 """Memory that all ranks of a node address: MPI-3 shared windows, for buffers and for the slots of plans."""
 
+import os
+import resource
 from bisect import bisect_right
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -13,6 +16,9 @@ if TYPE_CHECKING:
 Bytes = npt.NDArray[np.uint8]
 
 ALIGNMENT = 128
+SHARED = Path("/dev/shm")
+"""Where Linux and the MPI libraries keep memory that processes share."""
+ANY_NBYTES = 1 << 62
 ARENA_NBYTES = 1 << 20
 """Least bytes of an arena: enough for the slots of many small plans."""
 
@@ -21,12 +27,13 @@ class Window:
     """`nbytes` on each rank of a communicator whose ranks share memory; collective to make and to free.
 
     Each rank touches its own part first, so that it lies in the memory of its own processor. `addresses` are where this
-    process finds each rank's part.
+    process finds each rank's part. Raises `MemoryError` on all ranks when there is no room for it.
     """
 
     def __init__(self, comm: "MPI.Comm", nbytes: int) -> None:
         from mpi4py import MPI
 
+        _check_room(comm, nbytes + ALIGNMENT)
         self.nbytes = nbytes
         info = MPI.Info.Create()
         info.Set("alloc_shared_noncontig", "true")
@@ -55,6 +62,28 @@ class Registered:
 
     window: int
     offset: int
+
+
+def _check_room(comm: "MPI.Comm", nbytes: int) -> None:
+    """Raise `MemoryError` on all ranks unless there is shared memory for `nbytes` on each; collective.
+
+    Asked first, for MPI says "known error not in list", and not always on all ranks.
+    """
+    from mpi4py import MPI
+
+    asked = np.array([-nbytes, _room()], np.int64)
+    comm.Allreduce(MPI.IN_PLACE, asked, MPI.MIN)
+    need, room = -int(asked[0]) * comm.size, int(asked[1])
+    if need > room:
+        raise MemoryError(f"no shared memory for {need} bytes, {room} are free in {SHARED} or allowed in a file")
+
+
+def _room() -> int:
+    """Return how many bytes of shared memory a process may make here."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    found = os.statvfs(SHARED) if SHARED.is_dir() else None
+    free = found.f_bavail * found.f_frsize if found else ANY_NBYTES
+    return free if limit == resource.RLIM_INFINITY else min(free, limit)
 
 
 class Windows:

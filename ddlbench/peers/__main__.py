@@ -23,9 +23,11 @@ INTERRUPTED = 130
 @click.option("--out", default="reports/peers", show_default=True, help="Where the results go.")
 @click.option("--passes", type=click.IntRange(min=1), default=5, show_default=True, help="Starts of each contender.")
 @click.option("--torch", default="1", help="What brings gloo: 1 for torch, torch==2.13.0, or 0 for none [default: 1].")
-def command(ranks: int, launcher: str, venv: str, config: str, out: str, passes: int, torch: str) -> int:
+@click.option("--fast", is_flag=True, help="Hold the direct transport against the fastest MPI library instead.")
+def command(ranks: int, launcher: str, venv: str, config: str, out: str, passes: int, torch: str, *, fast: bool) -> int:
     """Compare MPI_Allreduce of Open MPI, MPICH and Intel MPI, gloo and ddlbench's best algorithm, in turns."""
     from ddlbench.peers.comparison import Comparison, Request
+    from ddlbench.peers.fast import Fast
 
     if not (SOURCE / "setup.py").is_file():
         raise UsageError("ddlbench is compiled for each MPI, so peers are compared from its source tree: make peers")
@@ -39,7 +41,7 @@ def command(ranks: int, launcher: str, venv: str, config: str, out: str, passes:
         torch={"": None, "0": None, "1": "torch"}.get(torch, torch),
         processors=frozenset(os.sched_getaffinity(0)),
     )
-    lines, status = Comparison(request, SOURCE, tell).run()
+    lines, status = (Fast if fast else Comparison)(request, SOURCE, tell).run()
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return status
 

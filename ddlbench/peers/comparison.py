@@ -67,7 +67,7 @@ class Comparison:
         self._job = Job(request.config.resolve(), request.ranks, source)
         self._workshop = Workshop(source, request.venv, source / "build" / "peers.log")
         self._pinned = request.ranks <= physical_cores(request.processors)
-        self._absences: list[Absence] = []
+        self.absences: list[Absence] = []
 
     def run(self) -> tuple[list[str], int]:
         """Measure and store; return the lines to show, and 1 when a result was wrong or one failed, else 0.
@@ -75,9 +75,9 @@ class Comparison:
         Raises `UsageError` when the folder for the results holds something else, `PeerError` when ddlbench cannot run
         over the MPI in use. What the passes gave before an interrupt is stored.
         """
-        with Store.create(self._request.out, self._record(), overwrite=True) as store:
-            folder = self._cleared()
-            libraries = self._libraries()
+        with Store.create(self._request.out, self.record(), overwrite=True) as store:
+            folder = self.cleared()
+            libraries = self.libraries()
             outcome = self._before_the_passes(libraries, folder)
             try:
                 in_turns(outcome.harvests, self._request.passes, folder, self._say)
@@ -90,7 +90,7 @@ class Comparison:
         bad = any(point.status in ("wrong", "failed") for point in loaded.points)
         return [*self._head(outcome), *write(outcome, loaded, self._request.out)], int(bad)
 
-    def _record(self) -> Run:
+    def record(self) -> Run:
         """Return what is known of the run at its start."""
         return Run(
             ddlbench=__version__,
@@ -102,7 +102,7 @@ class Comparison:
             topology={},
         )
 
-    def _cleared(self) -> Path:
+    def cleared(self) -> Path:
         """Return the empty folder of the passes; raises `UsageError` when one of that name was not made here."""
         folder = self._request.out / PASSES
         if folder.exists() and not (folder / MARKER).exists():
@@ -112,7 +112,7 @@ class Comparison:
         (folder / MARKER).write_text("make peers\n")
         return folder
 
-    def _libraries(self) -> list[Library]:
+    def libraries(self) -> list[Library]:
         """Return the MPI in use and, each in an environment of its own, those of the wheels that it is not."""
         variables = open_mpi_variables(self._request.venv, self._pinned)
         in_use = Environment(this_python(), self._request.launcher, variables)
@@ -132,7 +132,7 @@ class Comparison:
         first, points = base.measure(folder / base.key)
         best = chosen(first, points)
         harvests = [Harvest(one) for one in self._contenders(libraries, best)]
-        return Outcome(first, points, best, harvests, self._absences)
+        return Outcome(first, points, best, harvests, self.absences)
 
     def _contenders(self, libraries: Sequence[Library], best: Mapping[int, str]) -> list[Contender]:
         """Return who takes part, the MPI in use with ddlbench's best algorithms first."""
@@ -154,7 +154,7 @@ class Comparison:
         try:
             yield
         except PeerError as error:
-            self._absences.append(Absence(title, error))
+            self.absences.append(Absence(title, error))
             self._say(f"left out: {title}: {error}")
 
     def _head(self, outcome: Outcome) -> list[str]:

@@ -49,7 +49,10 @@ class Contender(Protocol):
 
 @dataclass(frozen=True)
 class SweepContender:
-    """Algorithms of `ddlbench sweep` over one MPI library; `flags` go before the values of the job's configuration."""
+    """Algorithms of `ddlbench sweep` over one MPI library; `flags` go before the values of the job's configuration.
+
+    `label` tells contenders over one library apart, in the names of their points too.
+    """
 
     job: Job
     environment: Environment
@@ -57,11 +60,12 @@ class SweepContender:
     algorithms: tuple[str, ...]
     key: str
     flags: tuple[str, ...] = ()
+    label: str = ""
 
     @property
     def name(self) -> str:
         """What it is called while it runs."""
-        return self.identity.name
+        return f"{self.identity.name}, {self.label}" if self.label else self.identity.name
 
     @property
     def title(self) -> str:

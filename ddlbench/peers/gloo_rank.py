@@ -124,7 +124,7 @@ class Measurement:
             wrong=wrong,
             multiplicity=cell.multiplicity,
             passes=(count,),
-            stopped="time",
+            stopped="samples" if self._config.iterations or count == MOST_SAMPLES else "time",
         )
 
     def _wrong(self, buffers: Buffers, reduce: Callable[[], None]) -> int:

@@ -5,6 +5,7 @@ History of the format
     2   points imported from another program's log: the kind `imported`, and `stated` for what stands there in the
         place of samples.
     3   how the samples were come by: `passes`, `late`, `stopped`, `cache`, and `per_rank_ns` where asked for.
+    4   points that were priced and not run: the kind `predicted`.
 """
 
 from collections.abc import Mapping
@@ -14,14 +15,14 @@ from typing import Any, Literal
 from ddlbench.errors import UsageError
 from ddlbench.records.fields import read_fields, read_object, read_version, with_added
 
-VERSION = 3
+VERSION = 4
 ADDED: Mapping[int, Mapping[str, Any]] = {
     2: {"stated": None},
     3: {"passes": (), "late": 0, "stopped": "", "cache": "warm", "per_rank_ns": None},
 }
 """From a version of the format to the fields it added, with what stands for them in a line of an older version."""
 
-Kind = Literal["measured", "imported"]
+Kind = Literal["measured", "imported", "predicted"]
 Status = Literal["ok", "wrong", "skipped", "failed"]
 Stop = Literal["", "interval", "samples", "time"]
 Cache = Literal["warm", "cold"]
@@ -58,6 +59,9 @@ class Point:
 
     A point of the kind "imported" was read from another program's log. It has no samples but, when it was timed, the
     times `stated` there; its `sync` is "", for no log says how the ranks' starts were aligned.
+
+    A point of the kind "predicted" never ran: it was priced on a described machine. Its time is `model_us`, and it has
+    no samples. Its `sync` is "model": there all ranks start at once.
     """
 
     algorithm: str
@@ -105,6 +109,20 @@ class Point:
         read_version(line, VERSION, where)
         line = with_added(line, ADDED)
         point = cls(**read_fields(cls, line, where, besides=("version",)))
-        if point.samples_ns if point.kind == "imported" else point.stated:
+        if (point.samples_ns and point.kind != "measured") or (point.stated and point.kind != "imported"):
             raise UsageError(f"{where}: a measured point has samples, and an imported one stated times instead")
+        if point.kind == "predicted" and point.status == "ok" and point.model_us is None:
+            raise UsageError(f"{where}: a predicted point has its time in model_us, which is null")
+        _check_samples(point, where)
         return point
+
+
+def _check_samples(point: Point, where: str) -> None:
+    """Refuse a point whose parts are not of the same samples; raises `UsageError`."""
+    samples = len(point.samples_ns)
+    if point.kind == "measured" and point.status == "ok" and not samples:
+        raise UsageError(f"{where}: status is 'ok', but samples_ns is empty")
+    if point.passes and sum(point.passes) != samples:
+        raise UsageError(f"{where}: passes have {sum(point.passes)} samples together, samples_ns has {samples}")
+    if point.per_rank_ns is not None and [*map(len, point.per_rank_ns)] != [samples] * point.ranks:
+        raise UsageError(f"{where}: per_rank_ns is not {samples} samples for each of {point.ranks} ranks")

@@ -36,10 +36,11 @@ def read_run(directory: str | os.PathLike[str]) -> Run:
     Raises `UsageError` when there is no run, or `run.json` is broken or of a newer version.
     """
     path = Path(directory, RUN_FILE)
-    if not path.exists():
-        raise UsageError(f"{directory} holds no run: there is no {RUN_FILE} in it")
     with naming(path, "read"):
-        data = path.read_bytes()
+        try:
+            data = path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            raise UsageError(f"{directory} holds no run: there is no {RUN_FILE} in it") from None
     try:
         return Run.from_json(_loads(data), str(path))
     except ValueError as error:
@@ -50,7 +51,8 @@ def load(directory: str | os.PathLike[str]) -> Loaded:
     """Read the run in `directory`, using every line that can be used and naming in `problems` those that cannot.
 
     A point that failed gives way to a later line of the same point: the sweep was gone on with. The points of a sweep
-    finish in any order; they are returned in the order of its configuration and sizes. Raises as `read_run` does.
+    finish in any order; they are returned in the order of its configuration, shape by shape, and of sizes. Raises as
+    `read_run` does.
     """
     return read(Path(directory), newer=True)
 
@@ -88,13 +90,20 @@ def _in_order(run: Run, points: tuple[Point, ...]) -> tuple[Point, ...]:
     names = [run.config.get(key) for key in ("dtypes", "ops", "algorithms")]
     if not all(isinstance(column, list) for column in names):
         return points
-    dtypes, ops, algorithms = ({str(name): at for at, name in enumerate(column or ())} for column in names)
+    dtypes, ops, algorithms = map(_numbered, names)
+    nodes, each = (_numbered(run.config.get(key)) for key in ("nodes", "ranks_per_node"))
 
     def place(point: Point) -> tuple[int, ...]:
+        shape = (nodes.get(str(point.nodes), len(nodes)), each.get(point.ranks_per_node, len(each)))
         kind = (dtypes.get(point.dtype, len(dtypes)), ops.get(point.op, len(ops)))
-        return (*kind, point.count, point.in_place, algorithms.get(point.algorithm, len(algorithms)))
+        return (*shape, *kind, point.count, point.in_place, algorithms.get(point.algorithm, len(algorithms)))
 
     return tuple(sorted(points, key=place))
+
+
+def _numbered(column: Any) -> dict[str, int]:
+    """Return the place of each value in a list of the configuration, none where there is no such list."""
+    return {str(value): at for at, value in enumerate(column)} if isinstance(column, list) else {}
 
 
 class _Problem(NamedTuple):
@@ -107,12 +116,15 @@ class _Problem(NamedTuple):
 
 def _lines(directory: Path) -> Iterator[Point | _Problem]:
     path = directory / POINTS_FILE
-    if not path.exists():
-        yield _Problem(f"{POINTS_FILE} is missing")
-        return
-    with naming(path, "read"), path.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
-            yield _read_line(line, f"{POINTS_FILE} line {number}")
+    with naming(path, "read"):
+        try:
+            file = path.open("rb")
+        except FileNotFoundError:
+            yield _Problem(f"{POINTS_FILE} is missing")
+            return
+        with file as lines:
+            for number, line in enumerate(lines, 1):
+                yield _read_line(line, f"{POINTS_FILE} line {number}")
 
 
 def _read_line(line: bytes, where: str) -> Point | _Problem:
@@ -128,8 +140,8 @@ def _read_line(line: bytes, where: str) -> Point | _Problem:
 def is_json(data: bytes) -> bool:
     """Say whether `data` is a whole JSON text."""
     try:
-        _loads(data)
-    except ValueError:
+        json.loads(data.decode())
+    except (ValueError, RecursionError):
         return False
     return True
 
@@ -137,9 +149,21 @@ def is_json(data: bytes) -> bool:
 def _loads(data: bytes) -> Any:
     """Return the value of the JSON text `data`; raises `ValueError` for anything but JSON."""
     try:
-        return json.loads(data.decode(), parse_constant=_refuse_constant)
+        return json.loads(data.decode(), parse_constant=_refuse_constant, object_pairs_hook=_object)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the pairs as an object; raises `ValueError` when a field stands there twice.
+
+    JSON leaves open which of the two would count.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the field {next(name for name in names if names.count(name) > 1)!r} stands twice")
+    return found
 
 
 def _refuse_constant(name: str) -> NoReturn:

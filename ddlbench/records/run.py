@@ -3,6 +3,7 @@
 History of the format
     1   the first: command, config, environment, MPI, topology, probed links, trust flags, proofs, finished or not.
     2   the clock: how the ranks' clocks were brought together, and how well.
+    3   the fault: what ended a run early, and where each rank stood then.
 """
 
 from collections.abc import Mapping
@@ -13,8 +14,8 @@ from ddlbench.errors import UsageError
 from ddlbench.records.fields import read_fields, read_object, read_version, with_added
 
 FORMAT = "ddlbench-run"
-VERSION = 2
-ADDED: Mapping[int, Mapping[str, Any]] = {2: {"clock": None}}
+VERSION = 3
+ADDED: Mapping[int, Mapping[str, Any]] = {2: {"clock": None}, 3: {"fault": None}}
 """From a version of the format to the fields it added, with what stands for them in a run of an older version."""
 
 
@@ -31,8 +32,9 @@ class Run:
     """What was run, on what, and whether its figures can be trusted.
 
     `ddlbench` is the version of the program, `created` the start in UTC (ISO 8601), `command` the words of the command
-    line. `config`, `environment`, `mpi`, `topology`, `links` and `clock` (None when not probed) and `proofs` are JSON
-    objects of the parts that own them. `finished` says that the sweep came to its end.
+    line. `config`, `environment`, `mpi`, `topology`, `links` and `clock` (None when not probed), `proofs` and `fault`
+    (None when there was none that could be told) are JSON objects of the parts that own them. `finished` says that the
+    sweep came to its end.
     """
 
     ddlbench: str
@@ -46,6 +48,7 @@ class Run:
     clock: Mapping[str, Any] | None = None
     trust: tuple[TrustFlag, ...] = ()
     proofs: tuple[Mapping[str, Any], ...] = ()
+    fault: Mapping[str, Any] | None = None
     finished: bool = False
 
     def to_json(self) -> dict[str, Any]:

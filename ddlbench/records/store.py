@@ -17,7 +17,7 @@ from ddlbench.records.point import Point
 from ddlbench.records.reading import POINTS_FILE, RUN_FILE, Loaded, is_json, read, read_run
 from ddlbench.records.run import FORMAT, Run
 
-OURS = ("report.html", "results.csv", POINTS_FILE, RUN_FILE)
+OURS = ("report.html", "results.csv", "scaling.csv", POINTS_FILE, RUN_FILE)
 """What ddlbench writes into a run directory."""
 
 
@@ -146,9 +146,9 @@ def _plain(value: Any) -> Any:
 
 
 def _make(directory: Path) -> None:
-    if directory.exists() and not directory.is_dir():
-        raise UsageError(f"{directory} is a file; give a directory for the run")
     with naming(directory, "create"):
+        if directory.exists() and not directory.is_dir():
+            raise UsageError(f"{directory} is a file; give a directory for the run")
         directory.mkdir(parents=True, exist_ok=True)
 
 
@@ -169,12 +169,18 @@ def _refuse(directory: Path) -> NoReturn:
 def _is_ours(directory: Path, found: list[str]) -> bool:
     """Return whether the files `found` are of a run, or of a start that was killed before its first line."""
     if RUN_FILE not in found:
-        return found == [POINTS_FILE] and (directory / POINTS_FILE).stat().st_size == 0
+        return found == [POINTS_FILE] and _is_empty(directory / POINTS_FILE)
     try:
         data = json.loads((directory / RUN_FILE).read_bytes())
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(data, dict) and data.get("format") == FORMAT
+
+
+def _is_empty(path: Path) -> bool:
+    """Return whether `path` is a file of no bytes, and no link that leads nowhere."""
+    with naming(path, "read"):
+        return path.is_file() and path.stat().st_size == 0
 
 
 def _open_points(directory: Path, *, new: bool) -> int:

@@ -1,20 +1,33 @@
 """Points in blocks, one for each table of a format that has room for one algorithm and one setting."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import compress
 from operator import not_
 
 from ddlbench.records import Point, Run
+from ddlbench.records.point import Kind
 from ddlbench.report.contest import Setting
 from ddlbench.report.tables import result_row
 from ddlbench.report.units import SPACE
 
+TIMES: Mapping[Kind, str] = {
+    "measured": "median of the samples, each of the slowest rank",
+    "imported": "mean as another program's log states it",
+    "predicted": "what the model says",
+}
+"""What the times of a table are, by the kind of its points."""
+
 
 @dataclass(frozen=True)
 class Block:
-    """Points of one algorithm and setting by size; those that were not timed stand apart."""
+    """Points of one algorithm and setting by size; those that were not timed stand apart.
+
+    How starts were aligned is that of most points: it makes no table of its own, for a parser that takes the first
+    would miss sizes.
+    """
 
     algorithm: str
     setting: Setting
@@ -27,13 +40,18 @@ class Block:
         `words` are the setting as the table needs it told.
         """
         first = self.timed[0] if self.timed else self.rest[0]
-        time = "median of the samples, each of the slowest rank"
-        if first.kind == "imported":
-            time = "mean as another program's log states it"
         return [
             f"# ddlbench {run.ddlbench}: {_line(self.algorithm)}, {_line(words)}",
-            f"# in the format of {like}; time: {time}",
+            f"# in the format of {like}; time: {TIMES[first.kind]}",
+            *self._otherwise(),
         ]
+
+    def _otherwise(self) -> Iterator[str]:
+        """Yield a comment for each other way in which starts were aligned, with the points that it is of."""
+        others = [point for point in self.timed if point.sync != self.setting.sync]
+        for sync in dict.fromkeys(point.sync for point in others):
+            places = [_place(point) for point in others if point.sync == sync]
+            yield f"# timed by {_line(sync)}, all others by {_line(self.setting.sync)}: {', '.join(places)}"
 
     def remarks(self) -> list[str]:
         """Return a comment for each point without a time."""
@@ -48,17 +66,28 @@ def blocks(points: Sequence[Point], *, both_places: bool) -> Iterator[Block]:
     With `both_places` a block has the points in place and those out of place. Of a point measured twice the later
     counts.
     """
-    found: dict[tuple[str, Setting], dict[tuple[int, bool], Point]] = {}
+    found: dict[tuple[str, Kind, Setting], dict[tuple[int, bool], Point]] = {}
     for point in points:
         place = False if both_places else point.in_place
         setting = Setting(
-            point.dtype, point.op, place, point.nodes, point.ranks_per_node, point.ranks, point.device, point.sync
+            point.dtype, point.op, place, point.nodes, point.ranks_per_node, point.ranks, point.device, sync=""
         )
-        found.setdefault((point.algorithm, setting), {})[point.nbytes, point.in_place] = point
-    for (algorithm, setting), members in found.items():
+        found.setdefault((point.algorithm, point.kind, setting), {})[point.nbytes, point.in_place] = point
+    for (algorithm, _, setting), members in found.items():
         ordered = [members[key] for key in sorted(members)]
         timed = [math.isfinite(time_us(point)) for point in ordered]
-        yield Block(algorithm, setting, tuple(compress(ordered, timed)), tuple(compress(ordered, map(not_, timed))))
+        rest = tuple(compress(ordered, map(not_, timed)))
+        yield Block(algorithm, replace(setting, sync=_usual(ordered)), tuple(compress(ordered, timed)), rest)
+
+
+def _usual(points: Sequence[Point]) -> str:
+    """Return how starts were aligned at most of the points that were timed, or else at most of all."""
+    timed = [point.sync for point in points if point.samples_ns]
+    return Counter(timed or [point.sync for point in points]).most_common(1)[0][0]
+
+
+def _place(point: Point) -> str:
+    return f"{point.nbytes} B{' in place' if point.in_place else ''}"
 
 
 def time_us(point: Point) -> float:

@@ -1,6 +1,6 @@
 """The algorithms of one setting side by side, and which of them wins at each size."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -42,10 +42,24 @@ class Setting:
     @property
     def label(self) -> str:
         """The setting in words, for a menu and a heading."""
-        place = "in place" if self.in_place else "out of place"
-        cold = ", cold caches" if self.cache == "cold" else ""
         run = f" ({self.run})" if self.run else ""
-        return f"{self.dtype} {self.op}, {place}, {self.layout}{cold}{run}"
+        return f"{self.vector}, {self.layout}{self._cold}{run}"
+
+    @property
+    def vector(self) -> str:
+        """What is reduced, and how: all but the ranks; and whether it is predicted, which nothing else says."""
+        predicted = "predicted: " if self.sync == "model" else ""
+        return f"{predicted}{self.dtype} {self.op}, {'in place' if self.in_place else 'out of place'}"
+
+    @property
+    def unlaid(self) -> str:
+        """The setting in words without its ranks and its run: what settings of several shapes have in common."""
+        device = "" if self.device == "cpu" else f", {self.device}"
+        return f"{self.vector}{device}{self._cold}"
+
+    @property
+    def _cold(self) -> str:
+        return ", cold caches" if self.cache == "cold" else ""
 
     @property
     def layout(self) -> str:
@@ -61,7 +75,7 @@ class Contest:
     """Medians and their intervals in µs, shape (sizes, algorithms); NaN where a point gave no right result.
 
     `nbytes` are the sizes, ascending; `names` the algorithms that gave a right result at one of them at least;
-    `bound_us` is the lower bound of each size, NaN where there is none.
+    `bound_us` are the lower bounds, of the same shape, NaN where there is none.
     """
 
     nbytes: npt.NDArray[np.int64]
@@ -122,6 +136,15 @@ def settings(table: pd.DataFrame) -> Iterator[tuple[Setting, pd.DataFrame]]:
         yield Setting(**dict(zip(names, map(_plain, key), strict=True))), rows
 
 
+def labels(found: Sequence[Setting]) -> list[str]:
+    """Return the settings in words; where these are the same, with how starts were aligned."""
+    plain = [setting.label for setting in found]
+    return [
+        label if plain.count(label) == 1 or not setting.sync else f"{label}, by {setting.sync}"
+        for setting, label in zip(found, plain, strict=True)
+    ]
+
+
 def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
@@ -142,7 +165,7 @@ def contest_of(rows: pd.DataFrame) -> Contest:
         median=spread("time_us_median"),
         low=spread("time_us_ci_low"),
         high=spread("time_us_ci_high"),
-        bound_us=right.groupby("nbytes")["bound_us"].min().reindex(sizes).to_numpy(dtype=np.float64),
+        bound_us=spread("bound_us"),
     )
 
 

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ import pandas as pd
 from ddlbench.records import Loaded
 from ddlbench.records.disk import write_atomically
 from ddlbench.report.runs import Runs
+from ddlbench.report.scaling_table import Scaling, table_of
 
 SIGNIFICANT = 6
 
@@ -45,7 +46,17 @@ def as_text(table: pd.DataFrame) -> pd.DataFrame:
     return text
 
 
-def write_csv(runs: Loaded | Mapping[str, Loaded], path: str | os.PathLike[str]) -> None:
+def scaling_csv(found: Iterable[Scaling]) -> str:
+    """Return the rows of scaling tables as CSV, below a line of titles."""
+    return as_text(table_of(found)).to_csv(index=False, lineterminator="\n")
+
+
+def write_scaling_csv(found: Iterable[Scaling], path: str | os.PathLike[str]) -> None:
+    """Write the rows of scaling tables to `path` as CSV, in one step; raises `DdlbenchError` naming path and errno."""
+    write_atomically(Path(path), scaling_csv(found))
+
+
+def write_csv(runs: Loaded | Mapping[str, Loaded] | Runs, path: str | os.PathLike[str]) -> None:
     """Write the results of a run to `path` as CSV, in one step; raises `DdlbenchError` naming path and errno.
 
     Of several runs by name, the results stand one run after the other, with the name in a last column `run`.

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ddlbench.records import Loaded
-from ddlbench.report.units import SPACE, counted, digits, rate_text, time_text
+from ddlbench.report.placement import virtual
+from ddlbench.report.units import SPACE, counted, digits, rate_text, size_text, time_text
 
 SHOWN = 8
 """Hosts named before the rest are only counted."""
@@ -36,7 +37,8 @@ def _ranks(loaded: Loaded) -> str:
     topology = loaded.run.topology
     ranks = _number(topology.get("ranks")) or max((point.ranks for point in loaded.points), default=0)
     nodes = _number(topology.get("nodes")) or max((point.nodes for point in loaded.points), default=0)
-    return f"{counted(ranks, 'rank')} on {counted(nodes, 'node')}" if ranks else ""
+    kind = virtual(loaded.run)
+    return f"{counted(ranks, 'rank')} on {counted(nodes, 'node')}{f', {kind}' if kind else ''}" if ranks else ""
 
 
 def _number(value: Any) -> int:
@@ -123,6 +125,11 @@ def _link(name: str, value: Any) -> tuple[str, str]:
             return f"{words} bandwidth".strip(), rate_text(value / 1e9)
         if name.endswith("_s"):
             return name.removesuffix("_s").replace("_", " "), time_text(value * 1e6)
+        if name.endswith("_nbytes"):
+            return name.removesuffix("_nbytes").replace("_", " "), size_text(round(value))
+    if isinstance(value, list | tuple) and value and all(isinstance(item, float) for item in value):
+        ends = dict.fromkeys(_link(name, item)[1] for item in (min(value), max(value)))
+        return _link(name, value[0])[0], " – ".join(ends)
     return name, shortened(_value(value))
 
 

@@ -252,10 +252,15 @@ def _doubts(contest: Contest, path: list[int], wins: list[Verdict]) -> Iterator[
 
 
 def _against_bound(contest: Contest, column: int) -> Iterator[Sentence]:
-    """Say how many times the lower bound the algorithm takes at its largest size that has one."""
-    ratio = contest.median[:, column] / np.where(contest.bound_us > 0, contest.bound_us, np.nan)
+    """Say how many times the lower bound the algorithm takes at its largest size that has one.
+
+    Where it is clearly faster, the bound is none.
+    """
+    bound = contest.bound_us[:, column]
+    ratio = contest.median[:, column] / np.where(bound > 0, bound, np.nan)
     known = np.flatnonzero(~np.isnan(ratio))
     if len(known):
         row = int(known[-1])
-        where = f" takes {ratio_text(float(ratio[row]))} the lower bound of the probed links."
+        beaten = ", which is none, then" if contest.high[row, column] < bound[row] else ""
+        where = f" takes {ratio_text(float(ratio[row]))} the lower bound of the links{beaten}."
         yield [f"At {size_text(int(contest.nbytes[row]))} ", Name(contest.names[column]), where]

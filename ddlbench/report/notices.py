@@ -1,16 +1,19 @@
 """Whether to trust runs: what speaks against its figures, and the points that are not ok, with their reasons."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import pandas as pd
 
-from ddlbench.records import Loaded
+from ddlbench.records import Loaded, Run
 from ddlbench.report.contest import settings
 from ddlbench.report.facts import facts, shortened
+from ddlbench.report.fault import fault_text
+from ddlbench.report.placement import virtual
 from ddlbench.report.runs import Part, Runs
-from ddlbench.report.trust import NOTABLE_LATE, clock_doubts, late_points
+from ddlbench.report.trust import NOTABLE_LATE, STARTS, clock_doubts, late_points
 from ddlbench.report.units import counted, percent_text, size_text
 
 Weight = Literal["alarm", "doubt", "fine"]
@@ -64,17 +67,29 @@ def notices(runs: Runs) -> list[Notice]:
 def _of_one(part: Part) -> list[Notice]:
     loaded, table = part.loaded, part.rows
     return [
+        *_fault(loaded.run),
         *_wrong(table),
         *_empty(part),
+        *_virtual(loaded.run),
         *_unfinished(loaded),
         *(Notice("doubt", _capital(flag.flag), shortened(flag.detail)) for flag in loaded.run.trust),
         *_clocks(part),
         *_late(loaded),
+        *_otherwise(loaded),
+        *_beaten(table),
         *_problems(loaded.problems),
         *_few_samples(table),
         *_unchecked(table),
         *_not_ok(table),
     ]
+
+
+def _virtual(run: Run) -> Iterator[Notice]:
+    """Say that the nodes are no machines of their own."""
+    kind = virtual(run)
+    if kind:
+        share = "they share its processors and memory, and its kernel makes the links between them"
+        yield Notice("doubt", "Not a cluster", f"the nodes are {shortened(kind)}: {share}")
 
 
 def _joined(details: dict[str, list[str]], everywhere: int) -> str:
@@ -117,12 +132,39 @@ def _late(loaded: Loaded) -> Iterator[Notice]:
         yield Notice("doubt", "Late samples", f"at {counted(len(late), 'point')} {more}")
 
 
+def _otherwise(loaded: Loaded) -> Iterator[Notice]:
+    """Say how many points were not timed as the others of the run, and that these are apart."""
+    sync = str((loaded.run.clock or {}).get("sync", ""))
+    counts = Counter(point.sync for point in loaded.points if point.samples_ns)
+    if counts[sync]:
+        usual = STARTS.get(sync, sync)
+        for kind in counts.keys() - {sync}:
+            points = f"{counted(counts[kind], 'point')} {STARTS.get(kind, kind)}, the others {usual}"
+            apart = "not compared with each other, so a winner may be called without the former"
+            yield Notice("doubt", "Timed otherwise", f"{points}: {apart}")
+
+
+def _beaten(table: pd.DataFrame) -> Iterator[Notice]:
+    """Say how many points are clearly faster than the links seemed to allow."""
+    faster = table[(table["status"] == "ok") & (table["time_us_ci_high"] < table["bound_us"])]
+    if len(faster):
+        points = f"{counted(len(faster), 'point')} of {shortened(', '.join(dict.fromkeys(faster['series'])))}"
+        why = "the probe of the links was disturbed, or the data went another way than was probed"
+        yield Notice("doubt", "Faster than the lower bound", f"{points}: {why}; ratios to it say nothing there")
+
+
 def _wrong(table: pd.DataFrame) -> Iterator[Notice]:
     wrong = table[table["status"] == "wrong"]
     if len(wrong):
         names = ", ".join(dict.fromkeys(wrong["algorithm"]))
         points = f"{counted(len(wrong), 'point')} of {shortened(names)}"
         yield Notice("alarm", "Wrong results", f"{points}; left out of all comparisons")
+
+
+def _fault(run: Run) -> Iterator[Notice]:
+    told = fault_text(run)
+    if told:
+        yield Notice("alarm", "Ended early by a fault", shortened(told))
 
 
 def _unfinished(loaded: Loaded) -> Iterator[Notice]:
@@ -138,7 +180,7 @@ def _problems(problems: list[str]) -> Iterator[Notice]:
 
 
 def _unchecked(table: pd.DataFrame) -> Iterator[Notice]:
-    ok = table[table["status"] == "ok"]
+    ok = table[(table["status"] == "ok") & (table["statistic"] != "predicted")]
     unchecked = ok[ok["wrong"].isna()]
     if len(unchecked):
         what = "no result" if len(unchecked) == len(ok) else f"{len(unchecked):,} of {len(ok):,} results not"

@@ -4,9 +4,10 @@ The first column is `%-10d`, the others are 18 wide. There is a column `Validati
 OSU's, the latency is a median, and the title of its column says so.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ddlbench.records import Point, Run
+from ddlbench.records.point import Kind
 from ddlbench.report.blocks import Block, blocks, time_us
 
 DATATYPES = {
@@ -17,6 +18,9 @@ DATATYPES = {
     "float64": "MPI_DOUBLE",
 }
 """MPI has no name for the types of 16 bits: ours stands there."""
+
+TITLES: Mapping[Kind, str] = {"measured": "Median", "imported": "Avg", "predicted": "Model"}
+"""What the latencies of a table are called, by the kind of its points."""
 
 
 def osu_lines(run: Run, points: Sequence[Point]) -> list[str]:
@@ -29,7 +33,7 @@ def osu_lines(run: Run, points: Sequence[Point]) -> list[str]:
 
 def _table(run: Run, block: Block) -> list[str]:
     checked = any(map(_checked, block.timed))
-    latency = "Avg Latency(us)" if block.timed and block.timed[0].kind == "imported" else "Median Latency(us)"
+    latency = f"{TITLES[block.timed[0].kind if block.timed else 'measured']} Latency(us)"
     return [
         *block.head(run, block.setting.label, "OSU MPI Allreduce Latency Test"),
         f"# Datatype: {DATATYPES.get(block.setting.dtype, block.setting.dtype)}.",

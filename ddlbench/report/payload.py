@@ -1,20 +1,24 @@
 """The data of a page for its script: compact, by column, figures to the digits a screen can show."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
 
 from ddlbench.records import Loaded
-from ddlbench.report.contest import Contest, Setting, Verdict, contest_of, settings, verdicts
+from ddlbench.report.contest import Contest, Setting, Verdict, contest_of, labels, settings, verdicts
 from ddlbench.report.headline import BASELINE, Name, Sentence, headline, lede
 from ddlbench.report.runs import Runs
 from ddlbench.report.samples import Kept
-from ddlbench.report.scaling import fall, families
+from ddlbench.report.scaling import Family, Layout, fall, families
+from ddlbench.report.scaling_cells import Cell, Subject
+from ddlbench.report.scaling_table import Scaling, doubts, scalings_of
+from ddlbench.report.shapes import Shape
+from ddlbench.report.tables import lacks_bound
 from ddlbench.report.units import counted
-from ddlbench.report.workload import workload_of
+from ddlbench.report.workload import Total, is_whole, multiplicity_of, parts_of, workload_name, workload_of
 
 STATUSES = ("ok", "wrong", "skipped", "failed")
 STOPS = ("", "interval", "samples", "time")
@@ -33,23 +37,26 @@ FIGURES = {
 """Name of a column in the page to its column in the table of results."""
 
 
-def payload(runs: Runs) -> dict[str, Any]:
+def payload(runs: Runs, baseline: Shape | None = None) -> dict[str, Any]:
     """Return what the page's script draws.
 
-    `algorithms` are the names that all indices mean, the vendors' last; `settings` has for each its sentences, rows
+    `algorithms` are the names that all indices mean, the vendors' last; `unbound` are those for which there is no lower
+    bound; `settings` has for each its sentences, rows
     (lists by column, ordered by size), verdicts and workload; `first` is the setting with the most right results.
-    `families` are the settings that a map has side by side, and the lines along which efficiency is told.
+    `families` are the settings that a map has side by side, the lines along which efficiency is told, and the shapes of
+    its table, held against `baseline` (None: the least of each family).
     """
     names, ours = _names(runs.table)
     index = {name: position for position, name in enumerate(names)}
     found = list(settings(runs.table))
     kinds = [setting for setting, _ in found]
     contests = [contest_of(rows) for _, rows in found]
-    grown = families(kinds, [len(rows[rows["status"] == "ok"]) for _, rows in found])
+    grown = families(kinds, [len(rows[rows["status"] == "ok"]) for _, rows in found], baseline)
+    scaled = {scaling.family: scaling for scaling in scalings_of(runs, found, grown)}
     parts = [
         {"label": label, **_setting(setting, rows, contest, index)}
         | _workload(runs.named[setting.run], rows, contest, index)
-        for (setting, rows), contest, label in zip(found, contests, _labels(kinds), strict=True)
+        for (setting, rows), contest, label in zip(found, contests, labels(kinds), strict=True)
     ]
     for line in (family.lines[0] for family in grown if family.lines):
         parts[line.places[-1]]["lede"] += [_words(sentence, index) for sentence in fall(line, kinds, contests)]
@@ -57,21 +64,51 @@ def payload(runs: Runs) -> dict[str, Any]:
         "algorithms": names,
         "ours": ours,
         "baseline": index.get(BASELINE),
+        "unbound": sorted(index[name] for name in set(runs.table.loc[lacks_bound(runs.table), "series"])),
         "statuses": STATUSES,
         "stops": STOPS,
         "first": max(range(len(parts)), key=lambda at: _weight(parts[at]), default=0),
         "settings": parts,
-        "families": [asdict(family) | {"spread": family.spread} for family in grown],
+        "families": [_family(family, scaled.get(family), index) for family in grown],
     }
 
 
-def _labels(found: list[Setting]) -> list[str]:
-    """Return the settings in words; where these are the same, with how starts were aligned."""
-    labels = [setting.label for setting in found]
-    return [
-        label if labels.count(label) == 1 or not setting.sync else f"{label}, by {setting.sync}"
-        for setting, label in zip(found, labels, strict=True)
-    ]
+def _family(family: Family, scaling: Scaling | None, index: dict[str, int]) -> dict[str, Any]:
+    """Return a family; its shapes, `layouts`, are without any where there is nothing to hold against something else.
+
+    `notes` are the doubts for each of the shapes as the baseline.
+    """
+    told: dict[str, Any] = {name: getattr(family, name) for name in ("members", "places", "heads", "base", "spread")}
+    told |= {"lines": [asdict(line) for line in family.lines], "layouts": [], "notes": [], "workloads": []}
+    if scaling is None:
+        return told
+    subjects = [subject for subject in scaling.subjects if subject.is_workload]
+    return told | {
+        "layouts": [_layout(layout) for layout in family.layouts],
+        "notes": [list(doubts(scaling, shape, "N₀ = ")) for shape in scaling.shapes],
+        "workloads": [_scaled_workload(scaling, subject, index) for subject in subjects],
+    }
+
+
+def _layout(layout: Layout) -> dict[str, Any]:
+    shape = layout.shape
+    return {"name": shape.name, "words": shape.words, "places": layout.places} | asdict(shape)
+
+
+def _scaled_workload(scaling: Scaling, subject: Subject, index: dict[str, int]) -> dict[str, Any]:
+    """Return a workload with its cells: a list for each algorithm, null for the best of each size, of one per shape."""
+    cells = [[index.get(name), list(map(_scaled, of))] for name, of in scaling.cells[subject].items()]
+    return {
+        "title": subject.title,
+        "parts": counted(subject.parts, subject.kind),
+        "nbytes": subject.nbytes,
+        "cells": cells,
+    }
+
+
+def _scaled(cell: Cell) -> list[float | None] | str:
+    """Return time, interval and bound in µs, or why there is no time."""
+    return cell.reason or list(map(_figure, (cell.time_us, cell.low_us, cell.high_us, cell.bound_us)))
 
 
 def _weight(part: dict[str, Any]) -> tuple[int, int]:
@@ -158,7 +195,11 @@ def _figures(values: Sequence[float]) -> list[float | None] | None:
     """Return figures to `DIGITS` digits, null where one does not apply; null for a column that has none."""
     if all(map(math.isnan, values)):
         return None
-    return [None if math.isnan(value) else float(f"{value:.{DIGITS}g}") for value in values]
+    return list(map(_figure, values))
+
+
+def _figure(value: float) -> float | None:
+    return None if math.isnan(value) else float(f"{value:.{DIGITS}g}")
 
 
 def _best(win: Verdict, contest: Contest, index: dict[str, int]) -> list[Any]:
@@ -170,26 +211,25 @@ def _best(win: Verdict, contest: Contest, index: dict[str, int]) -> list[Any]:
 
 
 def _workload(loaded: Loaded, rows: pd.DataFrame, contest: Contest, index: dict[str, int]) -> dict[str, Any]:
-    """Return the totals of a workload, each as a list: algorithm, time in µs, sizes it lacks; None where there is none.
+    """Return the totals of a workload by algorithm, and with the best of each size; None where there is none.
 
     The vectors of a workload are tensors, or buffers that they were gathered into.
     """
     config = loaded.run.config
     if not config.get("workload") and (rows["multiplicity"] == 1).all():
         return {"workload": None}
-    multiplicity = dict(zip(rows["nbytes"].tolist(), rows["multiplicity"].tolist(), strict=True))
-    found = workload_of(contest, multiplicity)
-    totals = [[index[total.name], *(_figures([total.time_us]) or [None]), total.missing] for total in found.totals]
+    found = workload_of(contest, multiplicity_of(rows))
     told = {
-        "name": _workload_name(loaded),
-        "parts": counted(found.parts, "buffer" if config.get("fuse") else "tensor"),
+        "name": workload_name(loaded),
+        "parts": counted(found.parts, parts_of(loaded)),
         "nbytes": found.nbytes,
-        "totals": totals,
-        "best": None if math.isnan(found.best_us) else found.best_us,
+        "totals": [[index[total.name], *_total(total)] for total in found.totals],
+        "best": None if math.isnan(found.best_us) else _total(found.best),
+        "whole": is_whole(loaded, rows),
     }
     return {"workload": told}
 
 
-def _workload_name(loaded: Loaded) -> str:
-    workload = loaded.run.config.get("workload")
-    return str(workload.get("name", "")) if isinstance(workload, Mapping) else str(workload or "")
+def _total(total: Total) -> list[float | int | None]:
+    """Return a total as a list: time, the ends of its interval, in µs, and how many sizes it lacks."""
+    return [*map(_figure, (total.time_us, total.low_us, total.high_us)), total.missing]

@@ -1,5 +1,6 @@
 """The runs that one report is made of: one, or several side by side, each under a name."""
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,8 +29,10 @@ class Runs:
     named: Mapping[str, Loaded]
 
     @classmethod
-    def of(cls, runs: Loaded | Mapping[str, Loaded]) -> "Runs":
+    def of(cls, runs: "Loaded | Mapping[str, Loaded] | Runs") -> "Runs":
         """Return one run, or several by name, as the runs of a report; one of a mapping needs no name."""
+        if isinstance(runs, Runs):
+            return runs
         if isinstance(runs, Loaded):
             return cls({"": runs})
         return cls(dict(runs) if len(runs) > 1 else dict(zip([""], runs.values(), strict=True)))
@@ -83,7 +86,7 @@ class Runs:
 
 def run_names(directories: list[str]) -> list[str]:
     """Return a name for the run in each directory: the folder's, or as much of its path as tells it from the others."""
-    parts = [Path(directory).resolve().parts for directory in directories]
+    parts = [Path(os.path.realpath(directory)).parts for directory in directories]
     depth = 1
     while len({names[-depth:] for names in parts}) < len(set(parts)):
         depth += 1

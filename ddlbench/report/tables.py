@@ -37,15 +37,23 @@ DTYPES = {
     "statistic": "object",
 }
 COLUMNS = tuple(DTYPES)
+UNBOUND = "direct"
+"""How the names of transports begin that use no messages, over which links are probed."""
+NO_BOUND = "the links were probed over messages, so there is no lower bound over memory that ranks share"
+"""Why such points have none."""
+STATISTICS = {"measured": "median", "imported": "mean", "predicted": "predicted"}
+"""What the time of a point is, by its kind."""
 
 
 def result_row(point: Point) -> dict[str, Any]:
     """Return the row of one point: the columns of the CSV, unrounded; NaN or None where one does not apply.
 
-    `time_us_median` of an imported point is the mean that its log states; `statistic` says which it is.
+    `time_us_median` of an imported point is the mean that its log states, and of a predicted one what the model says;
+    `statistic` says which it is. There is no bound for an empty vector, nor over memory that ranks share, of which the
+    probe of the links, by messages, says nothing.
     """
     summary = summarise(point.samples_ns, point.passes)
-    time_us = summary.median_us if point.stated is None else point.stated.mean_us
+    time_us = _time_us(point, summary.median_us)
     figures = {
         "samples": summary.samples,
         "time_us_median": time_us,
@@ -55,9 +63,27 @@ def result_row(point: Point) -> dict[str, Any]:
         "time_us_p99": summary.p99_us,
         "algbw_gb_per_s": algorithm_bandwidth(point.nbytes, time_us),
         "busbw_gb_per_s": bus_bandwidth(point.nbytes, time_us, point.ranks),
-        "statistic": "mean" if point.kind == "imported" else "median",
+        "bound_us": _bound_us(point),
+        "statistic": STATISTICS[point.kind],
     }
     return {name: figures[name] if name in figures else getattr(point, name) for name in COLUMNS}
+
+
+def _time_us(point: Point, median_us: float) -> float:
+    if point.stated is not None:
+        return point.stated.mean_us
+    if point.kind == "predicted" and point.model_us is not None:
+        return point.model_us
+    return median_us
+
+
+def _bound_us(point: Point) -> float | None:
+    return None if point.transport.startswith(UNBOUND) or not point.nbytes else point.bound_us
+
+
+def lacks_bound(table: pd.DataFrame) -> "pd.Series[bool]":
+    """Return at which points of a table of results there is no bound because they used no messages."""
+    return table["transport"].str.startswith(UNBOUND) & (table["ranks"] > 1) & (table["nbytes"] > 0)
 
 
 def results_table(loaded: Loaded) -> pd.DataFrame:

@@ -12,7 +12,11 @@ from ddlbench.report.facts import facts, shortened
 from ddlbench.report.runs import Part, Runs
 from ddlbench.report.units import SPACE, counted, digits, percent_text, size_text, time_text
 
-STARTS = {"window": "at agreed moments of a common clock (window)", "barrier": "after a barrier"}
+STARTS = {
+    "window": "at agreed moments of a common clock (window)",
+    "barrier": "after a barrier",
+    "model": "all at once, in a model",
+}
 ENDS: tuple[Stop, ...] = ("interval", "time", "samples")
 NOTABLE_LATE = 0.25
 """Share of a point's samples left out from which on the page warns of it."""

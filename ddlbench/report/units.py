@@ -14,6 +14,17 @@ def digits(value: float) -> str:
     return np.format_float_positional(value, precision=3, fractional=False, trim="-")
 
 
+def interval_text(low: float, high: float) -> str:
+    """Return an interval, both ends to three significant digits, zeros among them: 9.95 – 10.0."""
+    return " – ".join(map(_even, (low, high)))
+
+
+def _even(value: float) -> str:
+    if value >= 100 or value == 0:
+        return digits(value)
+    return np.format_float_positional(value, precision=3, min_digits=3, fractional=False).removesuffix(".")
+
+
 def size_text(nbytes: int) -> str:
     """Return a size in bytes in the largest unit of 1024ⁿ that leaves at least one: 8 B, 1.5 KiB, 64 MiB."""
     power = min((max(nbytes, 1).bit_length() - 1) // 10, len(SIZES) - 1)

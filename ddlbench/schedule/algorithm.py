@@ -171,6 +171,7 @@ class BoundAlgorithm:
     """An algorithm with its parameters, on a grid: all that is needed to make a schedule.
 
     `name` is what tables show. `algorithm` is None for a vendor's own allreduce (`vendor` is True): it has no schedule.
+    So it is for `auto`, in whose place a plan takes another when it is made.
     """
 
     name: str
@@ -179,6 +180,7 @@ class BoundAlgorithm:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     vendor: bool = False
     explore: tuple["BoundAlgorithm", ...] = ()
+    auto: bool = False
 
     def __post_init__(self) -> None:
         if self.algorithm is not None:
@@ -188,7 +190,11 @@ class BoundAlgorithm:
 
     @property
     def builder(self) -> Algorithm:
-        """The algorithm; raises `UsageError` for a vendor's own, which has no schedule to look at."""
+        """The algorithm; raises `UsageError` for a vendor's own, which has no schedule to look at, and for `auto`."""
+        if self.auto:
+            raise UsageError(
+                f"algorithm {self.name!r} has no schedule of its own: it takes another's when it is planned"
+            )
         if self.algorithm is None:
             raise UsageError(f"algorithm {self.name!r} has no schedule: it is the vendor's own code")
         return self.algorithm

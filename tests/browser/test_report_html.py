@@ -40,6 +40,26 @@ def test_the_page_draws_its_charts_and_tables(rich):
     assert {"32\u00a0B", "1\u00a0KiB", "1\u00a0MiB"} <= set(found["ticks"])
 
 
+def test_without_messages_no_ratio_to_the_bound_is_shown(made):
+    sizes = (8, 1024, 2**20)
+    points = [synthetic.point("ring", n, bound_us=5.0, transport="direct") for n in sizes]
+    points += [synthetic.point("mpi", n, bound_us=5.0, samples_ns=(20000,) * 20) for n in sizes]
+    points += [synthetic.point("mpi", 2**21, bound_us=5.0, samples_ns=(20000,) * 20)]
+    found = look(
+        made("unbound", points),
+        """const column = (section, title) => {
+          const at = all(`${section} thead th`).findIndex((head) => head.textContent === title);
+          return all(`${section} tbody tr`).map((row) => row.children[at].textContent);
+        };
+        return { best: column("#best", "Times the bound"), all: column("#all", "Bound"),
+                 distance: traces("distance"), bounds: viewOf(0).sizes.map((nbytes) => viewOf(0).bound(nbytes)) };""",
+    )
+    assert found["best"] == ["n/a"] * 3 + ["4.00×"]
+    assert sorted(found["all"]) == ["5.00"] * 4 + ["n/a"] * 3
+    assert found["distance"] == 1, "mpi alone"
+    assert found["bounds"] == [None, None, None, 5], "no line where one took part that has no bound"
+
+
 def test_the_page_fetches_nothing(rich):
     assert look(rich, 'return performance.getEntriesByType("resource").map((entry) => entry.name);') == []
 

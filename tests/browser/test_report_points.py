@@ -180,48 +180,6 @@ def test_a_column_of_the_map_shows_its_setting(scaled):
     assert found == ["float32 sum, out of place, 2 ranks (p2)", "2 ranks1 node", "0", "2 ranks1 node"]
 
 
-def test_efficiency_is_drawn_against_its_baseline_with_absolute_times(scaled):
-    probe = """const row = all("#scaling tbody tr").find((one) => one.cells[0].textContent === "ring");
-        const { x, y } = find("#efficiency .plot").data[0];
-        return { note: text("#scaling .note"), along: all("#scaling-line option").map((one) => one.text), x, y,
-                 traces: traces("efficiency"), ring: [...row.cells].map((cell) => cell.innerText) };"""
-    found = look(scaled, probe)
-    assert "N₀ = 1 node" in found["note"]
-    assert found["along"] == ["nodes of 4 ranks", "ranks on 1 node"]
-    assert (found["traces"], found["x"], found["y"][0]) == (6, [1, 2], 1)
-    baseline, other = found["ring"][1:]
-    assert baseline.endswith("ms")
-    assert "%" in other
-    assert other.endswith("ms")
-
-
-def test_another_line_and_size_of_efficiency_can_be_chosen(scaled):
-    probe = """choose("scaling-line", 1); choose("scaling-size", 8);
-        const { x, y } = find("#efficiency .plot").data.at(-1);
-        return { x, y, note: text("#scaling .note"), heads: text("#scaling thead") };"""
-    found = look(scaled, probe)
-    assert found["x"] == [2, 4]
-    assert "2 ranks" in found["note"]
-    assert found["heads"] == "Algorithm2 ranks, N₀4 ranks"
-    times = [
-        np.median(synthetic.points(ranks=ranks, nodes=1, ranks_per_node=str(ranks))[5].samples_ns) for ranks in (2, 4)
-    ]
-    assert found["y"][1] == pytest.approx(times[0] / times[1] * 1.5, rel=1e-3)
-
-
-def test_efficiency_is_read_with_the_keyboard_and_leads_to_the_samples(scaled):
-    probe = """const plot = find("#efficiency .plot");
-        press(plot, "ArrowLeft");
-        const [read, marks] = [text("#tip strong"), all(".cursor").length];
-        press(plot, "ArrowLeft"); press(plot, "Enter");
-        return [read, marks, text("#setting"), chosen()[1]];"""
-    found = look(scaled, CHOSEN + probe)
-    assert found[0] == "2 nodes"
-    assert found[1] == 1, "the other charts have another axis"
-    assert found[2].endswith("(p4)")
-    assert found[3] == "64 MiB"
-
-
 def test_hiding_an_algorithm_hides_it_in_both_legends_and_all_charts(scaled):
     probe = """const buttons = () => all(".legend button").filter((one) => one.textContent === "ring");
         buttons()[1].click();

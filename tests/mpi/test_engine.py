@@ -29,26 +29,55 @@ def inputs_of(ranks: int, count: int, dtype: str, seed: int = 1) -> list[np.ndar
     return [v.astype(kind.storage) for v in values]
 
 
+WAYS = ("p2p", "direct-slots", "direct")
+"""Messages, slots in shared memory, and buffers there."""
+
+
 def check(
     comm: Communicator, text: str, dtype: str, op: str, count: int, *, in_place: bool, message: int | None
 ) -> None:
-    """Run one allreduce and hold it against the reference; the send buffer and what lies around must not change."""
+    """Run one allreduce over each transport and hold it against the reference."""
     inputs = inputs_of(comm.size, count, dtype)
-    guarded = np.full(count + 16, 77, DTYPES[dtype].storage)
+    for way in WAYS:
+        check_over(comm, way, inputs, text, dtype, op, count, in_place=in_place, message=message)
+
+
+def check_over(
+    comm: Communicator,
+    way: str,
+    inputs: list[np.ndarray],
+    text: str,
+    dtype: str,
+    op: str,
+    count: int,
+    *,
+    in_place: bool,
+    message: int | None,
+) -> None:
+    """Run an allreduce three times over; the send buffer and what lies around the buffers must not change."""
+    storage = DTYPES[dtype].storage
+    empty = comm.empty if way == "direct" else np.empty
+    guarded, source = empty(count + 16, storage), empty(count, storage)
+    guarded[:] = 77
     result = guarded[8 : 8 + count]
-    source = inputs[comm.rank].copy()
-    if in_place:
-        result[:] = source
+    sent = result if in_place else source
     with comm.plan(
-        result if in_place else source, result, op=op, algorithm=text, dtype=dtype, segment_nbytes=message
+        sent, result, op=op, algorithm=text, dtype=dtype, segment_nbytes=message, transport=way.split("-")[0]
     ) as plan:
-        plan.execute()
+        assert plan.transport == way
+        for _ in range(3):
+            source[:] = inputs[comm.rank]
+            sent[:] = inputs[comm.rank]
+            plan.execute()
         expected = execute(lower(comm.bind(text)), inputs, DTYPES[dtype], op, plan.segments)[comm.rank]
-    what = (text, dtype, op, count, in_place, message)
+    what = (way, text, dtype, op, count, in_place, message)
     assert np.array_equal(result.view(np.uint8), expected.view(np.uint8)), what
     assert np.array_equal(source, inputs[comm.rank]), what
     assert np.all(guarded[:8] == 77), what
     assert np.all(guarded[8 + count :] == 77), what
+    if way == "direct":
+        comm.release(guarded)
+        comm.release(source)
 
 
 @pytest.mark.mpi(*RANKS, timeout=120)
@@ -94,7 +123,7 @@ def test_the_vendors_allreduce_agrees_on_integers(comm, dtype, op):
 def test_a_plan_reads_its_buffer_anew_each_time(comm):
     with Communicator(comm) as ours:
         values, result = np.zeros(5000, np.float32), np.zeros(5000, np.float32)
-        with ours.plan(values, result, algorithm="double-binary-tree", segment_nbytes=1024) as plan:
+        with ours.plan(values, result, algorithm="double-binary-tree", segment_nbytes=1024, transport="p2p") as plan:
             assert plan.segments > 1 or comm.size == 1
             for turn in range(20):
                 values[:] = np.arange(5000) + turn * (comm.rank + 1)

@@ -169,11 +169,11 @@ def test_broken_lines_are_named_and_their_points_measured_again(nursery, place, 
 
 
 def test_points_that_failed_are_measured_again_and_the_last_line_counts(nursery, place, resume):
-    spoil(place, 1, status="failed", reason="out of memory", samples_ns=[], wrong=None, stopped="")
+    spoil(place, 1, status="failed", reason="out of memory", samples_ns=[], passes=[], wrong=None, stopped="")
     before = lines(place)
     done = resume()
     assert done.status == 0, done.stderr
-    assert "# 1 points in" in done.stdout
+    assert "# 1 point in" in done.stdout
     assert "5 were there: 6 ok" in done.stdout
     assert lines(place)[:6] == before
     assert cells(points(place, 6)) == [cells(points(place))[1]]

@@ -16,9 +16,11 @@ import pytest
 from ddlbench.bench import sweep as sweeping
 from ddlbench.bench.agreement import AgreedError, agreed, from_root
 from ddlbench.bench.config import load
+from ddlbench.bench.inputs import pattern, shown
 from ddlbench.bench.pace import LEAST_SAMPLES, MOST_SAMPLES
 from ddlbench.bench.sweep import Layout, Sweep, groups, key_of, key_of_point
 from ddlbench.bench.timer import BarrierTimer, Batch
+from ddlbench.dtypes import DTYPES
 from ddlbench.errors import DdlbenchError, UnsupportedError, UsageError
 from launch import command, environment, start, stop
 
@@ -78,7 +80,7 @@ def run(communicator):
         layout = Layout(ranks, 1, str(ranks), ranks)
         rest = {"layout": layout, "price": lambda *_: (1.0, None), "listener": listener, "timer": BarrierTimer()}
         tally = Sweep(communicator, config, algorithms, **rest).run()
-        order = [key_of(group, a) for group in groups(config, tuple(algorithms)) for a in group.algorithms]
+        order = [key_of(group, a) for group in groups(config, tuple(algorithms), layout) for a in group.algorithms]
         return tally, sorted(listener.points, key=lambda point: order.index(key_of_point(point)))
 
     return sweep
@@ -202,11 +204,13 @@ def test_points_that_are_there_are_not_measured_again(run, communicator):
     there = communicator.comm.bcast([key_of_point(point) for point in points[:3]])
     config = load(None, FAST | {"algorithms": "ring,mpi", "sizes": "8,16"})
     listener = Listener()
-    rest = {"layout": Layout(2, 1, "2", 2), "price": lambda *_: (None, None), "timer": BarrierTimer()}
+    ranks = communicator.size
+    rest = {"layout": Layout(ranks, 1, str(ranks), ranks), "price": lambda *_: (None, None), "timer": BarrierTimer()}
     bound = [communicator.bind(name) for name in ("ring", "mpi")]
     tally = Sweep(communicator, config, bound, listener=listener, done=there, **rest).run()
     assert tally == {"ok": 1}
-    assert [key_of_point(point) for point in listener.points] in ([], [("mpi", 4, "float32", "sum", False)])
+    last = ("mpi", 4, "float32", "sum", False, 1, str(ranks), ranks)
+    assert [key_of_point(point) for point in listener.points] in ([], [last])
 
 
 @pytest.mark.mpi(2)
@@ -225,11 +229,46 @@ def test_ranks_that_cannot_start_together_are_timed_after_barriers_and_say_so(co
     bound = [communicator.bind("ring")]
     assert Sweep(communicator, config, bound, timer=Never(BarrierTimer()), **rest).run() == {"ok": 1}
     for point in listener.points:
-        assert (point.sync, len(point.samples_ns), point.late >= 100) == ("barrier", 40, True)
+        assert (point.sync, len(point.samples_ns), point.late >= sweeping.MANY_LATE) == ("barrier", 40, True)
         assert "aligned starts were late" in point.reason
     listener.points.clear()
     assert Sweep(communicator, config, bound, timer=Never(), **rest).run() == {"failed": 1}
     assert all("the ranks never began together" in point.reason for point in listener.points)
+
+
+@pytest.mark.mpi(2)
+@pytest.mark.parametrize("pause", [0.0, 0.012, 0.05])
+def test_slow_samples_that_are_all_late_fall_back_too(communicator, pause):
+    """A point is not given up before it had the time to fall back on barriers."""
+
+    class Never:
+        sync = "window"
+        fallback = BarrierTimer()
+
+        def batch(self, plan, samples, *_):
+            time.sleep(pause * samples)
+            return Batch(plan.time_samples(samples), np.ones(samples, bool))
+
+    flags = {"algorithms": "ring", "sizes": "8", "max_seconds": "0.1", "warmup": "1"}
+    rest = {"layout": Layout(2, 1, "2", 2), "price": lambda *_: (None, None), "listener": Listener()}
+    bound = [communicator.bind("ring")]
+    assert Sweep(communicator, load(None, flags), bound, timer=Never(), **rest).run() == {"ok": 1}
+
+
+@pytest.mark.mpi(4)
+@pytest.mark.parametrize("cache", ["warm", "cold"])
+def test_an_algorithm_that_explores_chooses_once_for_all_passes(run, communicator, monkeypatch, cache):
+    plan, made = communicator.plan, []
+
+    def noted(*arguments, **options):
+        made.append(plan(*arguments, **options))
+        return made[-1]
+
+    monkeypatch.setattr(communicator, "plan", noted)
+    _, points = run(algorithms="p:2x2", sizes="1K", iterations="10", passes="5", cache=cache)
+    names = {one.algorithm for one in made}
+    assert len(names) == 1
+    assert [point.reason for point in points] in ([], [f"chose {names.pop()}"])
 
 
 @pytest.mark.mpi(2, 3)
@@ -286,8 +325,11 @@ def test_one_wrong_bit_on_one_rank_is_one_wrong_element_and_the_sweep_goes_on(ru
     assert tally == {"wrong": 2, "ok": 2}
     for point in points[:2]:
         assert (point.wrong, point.status) == (1, "wrong")
-        assert f"1 of {256 * communicator.size} elements are wrong" in point.reason
-        assert "results differ" in point.reason
+        good = int(pattern(DTYPES["float32"], "sum", 1, communicator.size).expected[17])
+        assert point.reason == (
+            f"1 of {256 * communicator.size} elements are wrong, the ranks' results differ; the first: rank 1, "
+            f"element 17: expected {shown(good, DTYPES['float32'])}, got {shown(good ^ 1, DTYPES['float32'])}"
+        )
         assert point.samples_ns
 
 

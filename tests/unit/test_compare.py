@@ -320,6 +320,27 @@ def test_a_point_that_is_right_in_one_run_only_is_lost_or_gained(changes, why):
     assert (back.verdict, back.why) == ("gained", why.replace("NEW", "BASE"))
 
 
+@pytest.mark.parametrize("anyway", [False, True])
+def test_a_point_whose_starts_fell_back_on_barriers_is_neither_lost_nor_compared(anyway):
+    kept, window = synthetic.point(nbytes=8, sync="window"), synthetic.point(nbytes=64, sync="window")
+    barrier = replace(window, sync="barrier", transport="direct", samples_ns=(9,) * len(window.samples_ns))
+    found = compare(run_of([kept, window]), run_of([kept, barrier]), FIVE, anyway=anyway).findings
+    assert [(one.verdict, one.pair.base.sync, one.pair.new.sync) for one in found] == [
+        ("same", "window", "window"),
+        ("unclear", "window", "barrier"),
+    ]
+    assert found[1].why == "starts from a window in BASE, from a barrier in NEW"
+    failed = replace(barrier, status="failed", reason="no room", samples_ns=())
+    lost = compare(run_of([kept, window]), run_of([kept, failed]), FIVE).findings[1]
+    assert (lost.verdict, lost.why) == ("lost", "failed in NEW: no room")
+
+
+def test_both_ways_to_start_in_one_run_are_two_points():
+    window, barrier = synthetic.point(sync="window"), synthetic.point(sync="barrier")
+    other = synthetic.point(nbytes=8, sync="window")
+    assert [pair.torn for pair in pairs([window, barrier, other], [barrier, other])] == [False, False, False]
+
+
 def test_a_point_that_is_right_in_neither_run_is_only_counted():
     kept, bad = synthetic.point(), synthetic.point("swing", status="failed", samples_ns=())
     found = compare(run_of([kept, bad]), run_of([kept, bad]), FIVE)
@@ -529,7 +550,7 @@ def test_a_guard_that_can_see_nothing_is_refused(stored, capsys):
 def test_a_guard_that_cannot_see_some_points_says_how_many(stored, capsys):
     points = [synthetic.point(), synthetic.point(nbytes=8, samples_ns=(1000,) * 7)]
     assert main(["compare", stored("base", points), stored("new", points), "--fail-if-slower", "5%"]) == 0
-    assert capsys.readouterr().err == "ddlbench: warning: 1 point without samples enough for a verdict\n"
+    assert capsys.readouterr().err == "ddlbench: warning: 1 point without what a verdict takes\n"
 
 
 @pytest.mark.parametrize("text", ["5", "0", "-5%", "five", "", "5%%", "nan", "inf", "1e-2", "0%", "2000%", "٥%"])

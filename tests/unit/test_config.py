@@ -1,10 +1,11 @@
 """A sweep's configuration: file and flags to one frozen object, and every mistake named with the way out."""
 
 import dataclasses
+import math
 
 import pytest
 
-from ddlbench.bench.config import PARSERS, SweepConfig, load
+from ddlbench.bench.config import PARSERS, SweepConfig, load, timeout_of
 from ddlbench.dtypes import DTYPES
 from ddlbench.errors import UsageError
 from ddlbench.schedule.grid import Grid
@@ -117,6 +118,17 @@ def test_fuse_on_the_command_line_gathers_the_files_workload(written):
     assert len(cells) == 2
 
 
+def test_shapes_are_numbers_of_nodes_and_of_ranks_on_each(written):
+    flags = load(None, {"nodes": "1,2,2,4", "ranks_per_node": "2"})
+    assert (flags.nodes, flags.ranks_per_node) == ((1, 2, 4), (2,))
+    assert load(written("nodes = [1, 2, 4]\nranks_per_node = 2\n"), {"sizes": "8"}).nodes == (1, 2, 4)
+    assert (load(None, {}).nodes, load(None, {}).ranks_per_node) == ((), ())
+    for key, value in {"nodes": "0", "ranks_per_node": "1,x"}.items():
+        text = refusal(**{key: value})
+        assert f"--{key.replace('_', '-')}: " in text
+        assert "expected a whole number of at least 1" in text
+
+
 def test_a_workload_has_each_tensor_size_once_with_its_number():
     cells = load(None, {"workload": "resnet50"}).cells(FLOAT32)
     assert sum(cell.multiplicity for cell in cells) == 161
@@ -147,7 +159,7 @@ def test_the_record_of_a_configuration_is_json():
     config = load(None, {"workload": "resnet50", "grid": "4x2", "fuse": "64M"})
     stored = json.loads(json.dumps(config.to_json()))
     assert stored["workload"] == {"name": "resnet50", "tensors": 161, "numels": list(config.workload.numels)}
-    assert set(stored) == {field.name for field in dataclasses.fields(SweepConfig)}
+    assert set(stored) == {field.name for field in dataclasses.fields(SweepConfig)} - {"timeout"}
 
 
 @pytest.mark.parametrize(
@@ -230,3 +242,28 @@ def test_the_shipped_sweeps_are_read(repository, name):
 def test_every_key_of_a_file_is_a_field_or_a_part_of_the_sizes():
     fields = {field.name for field in dataclasses.fields(SweepConfig)}
     assert set(PARSERS) - fields == {"min_bytes", "max_bytes", "step_bytes", "step_factor"}
+
+
+# ---- The time limit ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("120", 120.0), ("0.5", 0.5), ("none", math.inf), ("None", math.inf)])
+def test_the_time_limit_is_seconds_or_none(text, seconds):
+    assert load(None, {"timeout": text}).timeout == seconds
+    assert timeout_of({"timeout": text}) == seconds
+
+
+def test_without_a_time_limit_there_is_the_usual_one():
+    assert load(None, {}).timeout is None
+    assert timeout_of({}) is None
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "soon", "nan", "inf", ""])
+def test_a_time_limit_that_is_none_is_refused_by_name(text):
+    with pytest.raises(UsageError) as raised:
+        load(None, {"timeout": text})
+    assert str(raised.value) == f"--timeout: {text!r}: expected seconds above 0, such as 120, or none"
+
+
+def test_the_time_limit_is_no_part_of_what_is_measured():
+    assert load(None, {"timeout": "5"}).to_json() == load(None, {}).to_json()

@@ -121,6 +121,48 @@ def test_a_point_without_a_time_is_a_comment_with_its_reason():
     assert lines("nccl", *SWEEP, SKIPPED)[-4] == "# 64 B: skipped: no bfloat16"
 
 
+def fallen_back(form: str) -> list[Point]:
+    """A sweep by windows of which two points were timed after barriers, the first of them at the smallest size."""
+    syncs = {8: "barrier", 16: "window", 32: "window", 64: "barrier", 128: "window"}
+    return [timed(nbytes, nbytes, sync=sync, in_place=form == "nccl") for nbytes, sync in syncs.items()]
+
+
+@pytest.mark.parametrize("form", ["osu", "nccl"])
+def test_points_that_were_timed_otherwise_are_in_the_one_table_and_named_above_it(form):
+    points = fallen_back(form)
+    assert [row[0] for row in rows(form, *points)] == ["8", "16", "32", "64", "128"]
+    (told,) = [line for line in lines(form, *points) if "barrier" in line]
+    where = " in place" if form == "nccl" else ""
+    assert told == f"# timed by barrier, all others by window: 8 B{where}, 64 B{where}"
+    assert not [line for line in lines(form, *SWEEP) if "timed by" in line]
+
+
+def test_a_reader_of_osus_format_passes_over_what_is_told_of_starts():
+    assert [point.nbytes for point in read_back("osu", *fallen_back("osu"))] == [8, 16, 32, 64, 128]
+
+
+def test_a_point_without_a_time_does_not_say_how_the_others_were_timed():
+    points = [
+        timed(8, 1, sync="window"),
+        *(synthetic.point("ring", n, status="failed", samples_ns=()) for n in (16, 32)),
+    ]
+    assert not [line for line in lines("osu", *points) if "timed by" in line]
+
+
+def test_ramble_finds_nothing_in_what_is_told_of_starts():
+    found = [re.search(RAMBLE, line) for line in lines("osu", *fallen_back("osu"))]
+    assert [one["msg_size"] for one in found if one] == ["8", "16", "32", "64", "128"]
+
+
+def test_a_predicted_time_is_not_called_a_median():
+    point = synthetic.point("ring", 8, kind="predicted", samples_ns=(), model_us=2.5, sync="model")
+    head, _, _, title, row = lines("osu", point)[:5]
+    assert "predicted: float32 sum" in head
+    assert title.split() == ["#", "Size", "Model", "Latency(us)", "Validation"]
+    assert row.split()[:2] == ["8", "2.50"]
+    assert "time: what the model says" in lines("nccl", point)[1]
+
+
 def test_an_imported_mean_is_printed_as_one():
     point = synthetic.point("osu", 8, kind="imported", samples_ns=(), stated=Stated(mean_us=1.25), sync="")
     text = printed("osu", RUN, [point, timed(8, 2, "osu")])

@@ -143,8 +143,29 @@ def test_columns_of_another_kind_are_not_taken_for_times(titles):
     assert f":3: not read: '# Size  {titles}': these columns are not known" in notices(found)
 
 
-def test_a_datatype_without_a_name_here_is_told():
-    assert any("'MPI_2INT' is not known" in notice for notice in notices(of_text(OSU + "# Datatype: MPI_2INT.\n8 1\n")))
+def test_two_columns_of_another_kind_are_not_taken_for_sizes_and_times():
+    found = of_text(f"{OSU}# Size  Bandwidth (MB/s)\n16 1510.0\n# Size  Avg Latency(us)\n16 1.5\n")
+    assert means(found.points) == [1.5]
+    assert ":4: not read: '16 1510.0': in the head above, these columns are not known" in notices(found)
+
+
+IMB = "# Benchmarking Allreduce\n# #processes = 2\n#bytes #repetitions t_min[usec] t_max[usec] t_avg[usec]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "row", "known"),
+    [
+        (f"{OSU}# Datatype: MPI_2INT.\n", "8 1.5", "# Datatype: MPI_INT.\n"),
+        (f"# MPI_Datatype for reductions : MPI_2INT\n{IMB}", "8 9 1.0 2.0 1.5", ""),
+    ],
+    ids=["osu", "imb"],
+)
+def test_rows_of_a_datatype_without_a_name_here_are_not_taken_for_those_of_another(text, row, known):
+    title = "# Intel(R) MPI Benchmarks 2021.7\n" if "Benchmarking" in text else ""
+    found = of_text(f"{title}{text}{row}\n{known}{row if known else ''}\n")
+    assert [point.dtype for point in found.points] == (["int32"] if known else [])
+    told = notices(found)
+    assert any(f": not read: '{row}': in the head above, element type 'MPI_2INT' is not known" in one for one in told)
 
 
 def test_another_osu_test_ends_the_table_and_is_left_out():

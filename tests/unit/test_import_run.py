@@ -146,6 +146,14 @@ def test_logs_alone_have_the_colours_that_vendors_lack_beside_ours():
 # The verb
 
 
+def test_one_point_of_a_log_is_counted_as_one(imports, tmp_path):
+    lines = (LOGS / "osu-7.4.txt").read_text().splitlines(keepends=True)
+    sizes = [at for at, line in enumerate(lines) if line[:1].isdigit()]
+    (tmp_path / "one.txt").write_text("".join(lines[: sizes[1]]))
+    _, out, _ = imports(str(tmp_path / "one.txt"), "--ranks", "8", "--nodes", "2")
+    assert "one.txt: 1 point of osu_allreduce" in out
+
+
 def test_logs_become_a_run_that_is_whole_and_says_where_it_is_from(imports, tmp_path):
     status, out, err = imports(log("osu-7.4.txt"), log("nccl-2.16.txt"), "--ranks", "8", "--nodes", "2")
     assert status == 0
@@ -220,6 +228,7 @@ def test_nothing_readable_is_status_2_with_the_reason_and_no_run(imports, tmp_pa
     [
         ([], ["LOG"]),
         (["nowhere.log"], ["'nowhere.log'", "No such file"]),
+        (["name=" + "a" * 300], ["'aaa", "File name too long"]),
         ([log("osu-7.4.txt")], ["osu-7.4.txt", "how many ranks", "--ranks N"]),
         ([log("osu-7.4.txt"), "--ranks", "0"], ["--ranks '0'", "1 to"]),
         ([log("osu-7.4.txt"), "--ranks", "8", "--nodes", "two"], ["--nodes 'two'", "1 to"]),

@@ -11,12 +11,15 @@ from ddlbench.bench.inputs import (
     PERIOD,
     Buffers,
     Guarded,
+    WrongElement,
     bits,
     count_wrong,
     encode,
     fill,
+    first_wrong,
     pattern,
     reduced,
+    shown,
     values,
 )
 from ddlbench.dtypes import DTYPES, OPS
@@ -123,8 +126,27 @@ def test_one_wrong_bit_is_one_wrong_element(place):
     given = pattern(DTYPES["float32"], "sum", 0, 2)
     array = np.empty(2 * PERIOD + 4, np.float32)
     fill(array, given.expected)
+    assert first_wrong(array, given.expected) is None
+    good = int(bits(array)[place])
     bits(array)[place] ^= 1
-    assert count_wrong(array, given.expected) == 1
+    bits(array)[place + 1 :] ^= 2
+    assert count_wrong(array, given.expected) == array.size - place
+    assert first_wrong(array, given.expected) == WrongElement(place, good, good ^ 1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "pattern_", "said"),
+    [
+        ("float32", 0x40D00000, "6.5 (0x40d00000)"),
+        ("bfloat16", 0x40D0, "6.5 (0x40d0)"),
+        ("float16", 0x4680, "6.5 (0x4680)"),
+        ("float64", 0x7FF8000000000000, "nan (0x7ff8000000000000)"),
+        ("int32", 0xFFFFFFFF, "-1 (0xffffffff)"),
+        ("uint8", 7, "7 (0x07)"),
+    ],
+)
+def test_an_element_is_shown_as_its_value_and_its_bits(dtype, pattern_, said):
+    assert shown(pattern_, DTYPES[dtype]) == said
 
 
 def test_minus_zero_is_not_zero():

@@ -21,20 +21,29 @@ ALLOWED = {
     "schedule": {"_reduce"},
     "algorithms": {"schedule"},
     "topology": {"schedule"},
-    "comm": {*SCHEDULES, "topology", "_engine"},
+    "comm": {*SCHEDULES, "topology", "tuning", "local", "_engine"},
+    "local": {"schedule", "_engine"},
     "cost": {*SCHEDULES, "topology"},
     "cost.probe": {*SCHEDULES, "topology", "comm", "_engine", "_reduce"},
+    "cost.streams": {"comm"},
     "records": set(),
-    "bench": {*SCHEDULES, "topology", "comm", "records", "_clock"},
+    "watch": {"_deadline"},
+    "bench": {*SCHEDULES, "topology", "comm", "records", "watch", "_clock"},
+    "training": {*SCHEDULES, "cost"},
     "report": {"records"},
     "foreign": {"records"},
     "tuning": {"records"},
+    "tuning.priced": {*SCHEDULES, "cost"},
+    "tuning.choice": {*SCHEDULES, "topology", "records"},
     "compare": {"records"},
+    "lab": set(),
+    "launch": {"schedule", "records", "bench"},
     "peers": {*SCHEDULES, "topology", "records", "bench", "report", "foreign"},
+    "peers.memory_rank": {"comm"},
 }
 # The command line stands on top, and the package's own module loads the public names when they are first used.
 UNBOUND = {"cli", "__main__", "__init__"}
-MAY_IMPORT_MPI = {"comm", "topology", "bench", "cli"}
+MAY_IMPORT_MPI = {"comm", "local", "topology", "bench", "cli"}
 
 
 def modules() -> list[str]:

@@ -122,6 +122,26 @@ def test_latex_itself_sets_the_tables(tmp_path):
     assert done.returncode == 0, done.stdout[-2000:]
 
 
+def test_tables_that_differ_in_nothing_but_how_starts_were_aligned_say_it():
+    points = [synthetic.point("ring", 8, sync="window"), synthetic.point("ring", 16, sync="barrier")]
+    both = [table.caption for table in results_tables(loaded(points))]
+    assert both == [
+        f"float32 sum, out of place, 4 ranks on 2 nodes, 2 on each, by {sync}" for sync in ("window", "barrier")
+    ]
+    (one,) = results_tables(loaded(points[:1]))
+    assert "window" not in one.caption
+
+
+def test_where_there_can_be_no_bound_the_table_says_so_and_why():
+    points = [synthetic.point("mpi", 8, bound_us=4.0), synthetic.point("ring", 8, bound_us=4.0, transport="direct")]
+    (table,) = results_tables(loaded(points))
+    assert [row[table.titles.index("Bound (µs)")] for row in table.rows] == ["4", "n/a"]
+    (note,) = table.notes
+    assert note.startswith("n/a: the links were probed over messages")
+    (plain,) = results_tables(loaded(points[:1]))
+    assert plain.notes == ()
+
+
 def test_the_results_have_a_table_for_each_setting_sorted_by_size_and_algorithm():
     points = [
         synthetic.point(name, nbytes, dtype=dtype)
@@ -149,7 +169,7 @@ def test_the_results_have_a_table_for_each_setting_sorted_by_size_and_algorithm(
         ("1\u00a0MiB", "ring", "10"),
         ("1\u00a0MiB", "swing", "10"),
     ]
-    assert first.rows[0][3:5] == ("9.95 – 10", "20")
+    assert first.rows[0][3:5] == ("9.95 – 10.0", "20")
 
 
 def test_points_that_are_not_ok_say_why():

@@ -73,3 +73,14 @@ def test_an_unknown_speed_is_found_out_with_one_sample():
 def test_samples_that_are_all_late_end_the_point(iterations):
     passes, _ = play(Pace(iterations, 0.05, 0.5, 3), 1e-3, late=True)
     assert 3 * LEAST_SAMPLES < total(passes) <= MOST_LATE + 100
+
+
+@pytest.mark.parametrize(("done", "stop"), [(100, "samples"), (99, "time")])
+def test_a_number_of_iterations_that_was_not_reached_is_not_said_to_have_been(done, stop):
+    assert Pace(100, 0.05, 0.5, 3).stopped(Progress(done, 9, done + MOST_LATE, 9.0, 1e-3, width=0.01)) == stop
+
+
+def test_a_point_whose_last_batch_makes_it_narrow_is_ended_by_its_interval():
+    assert (
+        Pace(None, 0.05, 0.5, 3).stopped(Progress(MOST_SAMPLES, 9, MOST_SAMPLES, 0.4, 1e-4, width=0.05)) == "interval"
+    )

@@ -621,6 +621,14 @@ def test_gloo_s_points_are_checked_and_timed_like_a_sweep_s(repository):
     assert len(found[0].samples_ns) == sample_count(5e-6, 0.1)
 
 
+@pytest.mark.parametrize(
+    ("changes", "stopped"), [({}, "samples"), ({"max_seconds": 1e-3}, "time"), ({"iterations": 7}, "samples")]
+)
+def test_what_ended_gloo_s_points_is_told(repository, changes, stopped):
+    (first, _) = Measurement(OneRank(right), replace(gloo_config(repository), **changes)).points()
+    assert first.stopped == stopped
+
+
 def test_gloo_s_wrong_results_are_found(repository):
     found = list(Measurement(OneRank(silent), gloo_config(repository)).points())
     assert [one.status for one in found] == ["wrong", "wrong"]

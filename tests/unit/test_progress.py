@@ -7,7 +7,7 @@ import pytest
 from ddlbench.bench import progress
 from ddlbench.bench.axes import Cell
 from ddlbench.bench.progress import Screen, Table, Totals
-from ddlbench.bench.sweep import Group
+from ddlbench.bench.sweep import Group, Layout
 from ddlbench.dtypes import DTYPES
 from ddlbench.records import Point
 
@@ -33,7 +33,7 @@ class Terminal(io.StringIO):
 
 
 def shown(points, out, err):
-    group = Group(DTYPES["float32"], "sum", Cell(2, 8), in_place=False, algorithms=())
+    group = Group(DTYPES["float32"], "sum", Cell(2, 8), in_place=False, algorithms=(), layout=Layout(4, 1, "4", 4))
     with Screen(table(), len(points), out=out, err=err) as screen:
         for each in points:
             screen.begin(group, "pass 1 of 1")

@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -81,7 +82,7 @@ def test_the_ddlbench_command_exists():
 
 def make(*arguments: str, folder: Path = TOP, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run make on this repository's Makefile in `folder`, dry, as if from a shell of its own."""
-    ours = ("MAKE", "MFLAGS", "MPI", "NP", "VENV", "PYTHON")
+    ours = ("MAKE", "MFLAGS", "MPI", "NP", "VENV", "PYTHON", "LAUNCH", "SLURM_", "LSB_", "PBS_")
     env = {name: value for name, value in os.environ.items() if not name.startswith(ours)} | environment
     argv = ["make", "-n", "-f", str(TOP / "Makefile"), *arguments]
     return subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, check=False)
@@ -134,7 +135,28 @@ def test_make_makes_an_environment_of_another_clone_anew(tmp_path):
     assert {"compiling the extensions", "installing ddlbench in", "installing the tools"} <= set(steps)
 
 
+@pytest.mark.parametrize(
+    ("given", "job", "expected"),
+    [
+        ([], {}, ["--oversubscribe", "-n", "2"]),
+        (["NP=4"], {}, ["--oversubscribe", "-n", "4"]),
+        ([], {"SLURM_JOB_ID": "7"}, []),
+        ([], {"LSB_JOBID": "7"}, []),
+        ([], {"PBS_NODEFILE": "/x"}, []),
+        (["NP=4"], {"SLURM_JOB_ID": "7"}, ["-n", "4"]),
+        (["MPIRUN=srun --mpi=pmix"], {}, ["--oversubscribe", "-n", "2", "--launcher", "srun --mpi=pmix"]),
+        (["LAUNCH=--nodes 2"], {"SLURM_JOB_ID": "7"}, ["--nodes", "2"]),
+    ],
+)
+def test_make_bench_goes_through_launch_which_knows_the_job(tmp_path, given, job, expected):
+    done = make("bench", "MPI=wheel", *given, **job)
+    words = shlex.split(next(line for line in done.stdout.splitlines() if " launch " in line))
+    at = words.index("--")
+    assert [words[1], *words[2:at]] == ["launch", *expected]
+    assert words[at + 1 : at + 3] == ["ddlbench", "sweep"]
+
+
 def test_make_help_lists_the_targets():
     done = subprocess.run(["make", "-s", "-C", str(TOP), "help"], capture_output=True, text=True, check=True)
-    targets = ("bench", "check", "clean", "distclean", "microbench", "report", "test")
+    targets = ("bench", "check", "clean", "distclean", "microbench", "report", "test", "test-slurm")
     assert [target for target in targets if f"make {target} " not in done.stdout] == []

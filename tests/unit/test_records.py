@@ -46,8 +46,8 @@ def test_a_line_has_the_fields_of_the_format_and_no_others():
         *("samples_ns", "stated", "status", "stopped", "sync", "transport", "version", "wrong"),
     ]
     assert sorted(synthetic.run().to_json()) == [
-        *("clock", "command", "config", "created", "ddlbench", "environment", "finished", "format", "links", "mpi"),
-        *("proofs", "topology", "trust", "version"),
+        *("clock", "command", "config", "created", "ddlbench", "environment", "fault", "finished", "format", "links"),
+        *("mpi", "proofs", "topology", "trust", "version"),
     ]
 
 
@@ -93,7 +93,7 @@ def test_an_unknown_field_is_refused_with_the_nearest_spelling():
         ("status", "okay", "did you mean 'ok'"),
         ("kind", "guessed", "unknown kind 'guessed'"),
         ("version", "1", "a whole number"),
-        ("version", 0, "expected 1 to 3"),
+        ("version", 0, "expected 1 to 4"),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_refused_with_field_and_expectation(field, value, expected):
@@ -105,8 +105,8 @@ def test_a_value_of_the_wrong_kind_is_refused_with_field_and_expectation(field, 
 
 
 def test_a_newer_version_is_refused_by_name_before_its_fields_are_looked_at():
-    with pytest.raises(UsageError, match=r"points.jsonl line 2: format version 4 is newer .* update ddlbench"):
-        Point.from_json({"version": 4, "colour": "red"}, "points.jsonl line 2")
+    with pytest.raises(UsageError, match=r"points.jsonl line 2: format version 5 is newer .* update ddlbench"):
+        Point.from_json({"version": 5, "colour": "red"}, "points.jsonl line 2")
     with pytest.raises(UsageError, match=r"run.json: format version 9 is newer"):
         Run.from_json({"format": "ddlbench-run", "version": 9})
 
@@ -363,6 +363,36 @@ def test_broken_lines_are_named_and_the_rest_is_used(tmp_path):
     assert "cut off" in loaded.problems[-1]
 
 
+def test_a_field_that_stands_twice_is_named_and_its_line_not_used(tmp_path):
+    synthetic.store(tmp_path, synthetic.points(["ring"], [8, 16]))
+    one, other = lines(tmp_path)
+    (tmp_path / "points.jsonl").write_text(f'{{"ranks": 2, {one[1:]}\n{other}\n')
+    loaded = load(tmp_path)
+    assert [point.nbytes for point in loaded.points] == [16]
+    assert loaded.problems == ["points.jsonl line 1: broken: the field 'ranks' stands twice"]
+    run = (tmp_path / "run.json").read_text()
+    (tmp_path / "run.json").write_text('{"finished": false, ' + run[1:])
+    with pytest.raises(UsageError, match="broken JSON: the field 'finished' stands twice"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"samples_ns": [], "passes": []}, "status is 'ok', but samples_ns is empty"),
+        ({"samples_ns": [1, 2], "passes": [1, 2]}, "passes have 3 samples together, samples_ns has 2"),
+        ({"samples_ns": [1, 2], "per_rank_ns": [[1, 2]] * 3}, "per_rank_ns is not 2 samples for each of 4 ranks"),
+        ({"samples_ns": [1, 2], "per_rank_ns": [[1, 2]] * 3 + [[1]]}, "per_rank_ns is not 2 samples for each of 4"),
+    ],
+    ids=["none", "passes", "ranks", "samples"],
+)
+def test_a_point_whose_samples_do_not_fit_together_is_refused(changes, said):
+    data = synthetic.point(ranks=4).to_json() | {"passes": [], "per_rank_ns": None}
+    Point.from_json(data | {"samples_ns": [1, 2], "passes": [1, 1], "per_rank_ns": [[1, 2]] * 4})
+    with pytest.raises(UsageError, match=said):
+        Point.from_json(data | changes)
+
+
 def test_no_damage_to_the_lines_gives_anything_but_named_problems(tmp_path):
     synthetic.store(tmp_path, synthetic.points(["ring", "mpi"], [8, 1024], count=6))
     whole = (tmp_path / "points.jsonl").read_bytes()
@@ -375,6 +405,31 @@ def test_no_damage_to_the_lines_gives_anything_but_named_problems(tmp_path):
         (tmp_path / "points.jsonl").write_bytes(data)
         loaded = load(tmp_path)
         assert len(loaded.points) + len(loaded.problems) >= bytes(data).count(b"\n")
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "loop"])
+def test_a_path_that_the_system_refuses_is_one_line_that_names_it(tmp_path, name):
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(DdlbenchError, match=r"cannot read .*run\.json: .*\(errno"):
+        load(tmp_path / name)
+    with pytest.raises(DdlbenchError, match=r"cannot create .*\(errno"):
+        Store.create(tmp_path / name, synthetic.run())
+
+
+def test_a_run_that_may_not_be_read_is_named(tmp_path, monkeypatch):
+    def refused(self):
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    with pytest.raises(DdlbenchError, match=r"cannot read .*run\.json: Permission denied"):
+        load(tmp_path)
+
+
+def test_a_link_that_leads_nowhere_is_no_file_of_ours(tmp_path):
+    (tmp_path / "points.jsonl").symlink_to("nowhere")
+    with pytest.raises(UsageError, match=r"holds points\.jsonl of no run of ddlbench"):
+        Store.create(tmp_path, synthetic.run(), overwrite=True)
+    assert (tmp_path / "points.jsonl").is_symlink()
 
 
 def test_a_directory_without_a_run_is_refused(tmp_path):
@@ -390,7 +445,7 @@ def test_a_directory_without_a_run_is_refused(tmp_path):
         ("{", "broken JSON"),
         ("[]", "expected an object"),
         ("{}", "not a run of ddlbench"),
-        ('{"format": "ddlbench-run", "version": 3}', "format version 3 is newer"),
+        ('{"format": "ddlbench-run", "version": 4}', "format version 4 is newer"),
     ],
 )
 def test_a_run_file_that_cannot_be_used_is_refused_by_name(tmp_path, text, said):

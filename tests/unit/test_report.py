@@ -19,7 +19,7 @@ from ddlbench.report.headline import PIECES, choice, headline, lede, pieces
 from ddlbench.report.html import render
 from ddlbench.report.notices import issues, notices
 from ddlbench.report.runs import Runs
-from ddlbench.report.units import rate_text, ratio_text, size_text, time_text
+from ddlbench.report.units import interval_text, rate_text, ratio_text, size_text, time_text
 from ddlbench.report.workload import workload_of
 from ddlbench.statistics import bus_bandwidth, interval_rank, summarise
 from report_page import Page
@@ -138,6 +138,21 @@ def test_numbers_are_written_as_people_read_them(made, expected):
     assert made == expected.replace(" ", "\u00a0")
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (9.95, 10, "9.95 – 10.0"),
+        (9.996, 10.04, "10.0 – 10.0"),
+        (5, 120.4, "5.00 – 120"),
+        (99.5, 99.96, "99.5 – 100"),
+        (0, 0.1, "0 – 0.100"),
+        (1234.5, 20000, "1234 – 20000"),
+    ],
+)
+def test_both_ends_of_an_interval_have_as_many_digits(low, high, expected):
+    assert interval_text(low, high) == expected
+
+
 # The table and the CSV
 
 
@@ -176,6 +191,21 @@ def test_cells_that_do_not_apply_are_empty(tmp_path):
     assert written([point], tmp_path)[1:] == [
         'ring,1024,256,float32,sum,false,2,,1,cpu,p2p,barrier,0,,,,,,,,,,,skipped,"no ""bfloat16"", sorry",median'
     ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "bound"),
+    [
+        ({"transport": "p2p"}, 4.0),
+        ({"transport": "vendor"}, 4.0),
+        ({"transport": "direct"}, None),
+        ({"transport": "direct-slots"}, None),
+        ({"nbytes": 0, "count": 0}, None),
+    ],
+)
+def test_what_the_probe_of_the_links_says_nothing_of_has_no_bound(changes, bound):
+    (found,) = results_table(loaded([synthetic.point(**{"bound_us": 4.0} | changes)]))["bound_us"]
+    assert found == bound or (bound is None and math.isnan(found))
 
 
 def test_the_csv_reads_back_as_the_table(tmp_path):
@@ -340,8 +370,22 @@ def test_overlaps_and_the_distance_from_the_bound_are_told():
     points = [timed(name, nbytes, 10, bound_us=8.0) for nbytes in (8, 16) for name in ("ring", "mpi")]
     assert below(points) == [
         "At 2 of 2 sizes the best intervals overlap: no clear winner there.",
-        "At 16 B mpi takes 1.25× the lower bound of the probed links.",
+        "At 16 B mpi takes 1.25× the lower bound of the links.",
     ]
+
+
+def test_a_bound_that_was_clearly_beaten_is_told_to_be_none():
+    (_, said) = below([timed("ring", 16, 10, bound_us=12.0)])
+    assert said == "At 16 B ring takes 0.83× the lower bound of the links, which is none, then."
+    (_, said) = below([timed("ring", 16, 10, bound_us=10.02)])
+    assert said == "At 16 B ring takes 1.00× the lower bound of the links."
+
+
+def test_without_messages_there_is_no_bound_to_be_told_against():
+    points = [timed("ring", 16, 10, bound_us=8.0, transport="direct-slots"), timed("mpi", 16, 20, bound_us=8.0)]
+    assert not [sentence for sentence in below(points) if "bound" in sentence]
+    slower = [points[0], timed("mpi", 16, 5, bound_us=4.0)]
+    assert below(slower)[-1] == "At 16 B mpi takes 1.25× the lower bound of the links."
 
 
 def test_a_size_at_which_the_choice_is_hardly_behind_is_not_told():
@@ -374,11 +418,40 @@ def test_a_workload_is_the_sum_over_its_tensors():
     assert found.best_us == pytest.approx(3 * 1 + 2 * 20)
 
 
+def test_the_bound_of_a_workload_is_that_of_the_transport_that_each_algorithm_used():
+    points = [timed(name, nbytes, 10, bound_us=4.0) for name in ("mpi", "swing") for nbytes in (8, 16)]
+    points += [timed("ring", nbytes, time, bound_us=4.0, transport="direct") for nbytes, time in ((8, 5), (16, 20))]
+    found = workload_of(contest(points), {8: 3, 16: 2})
+    bounds = {total.name: total.bound_us for total in found.totals}
+    assert (bounds["mpi"], bounds["swing"]) == (20, 20)
+    assert math.isnan(bounds["ring"])
+    assert math.isnan(found.best.bound_us), "ring is the best of one of the sizes"
+
+
 def test_a_workload_with_a_size_nobody_managed_has_no_totals():
     found = workload_of(contest([timed("ring", 8, 10)]), {8: 3, 16: 2})
     assert math.isnan(found.best_us)
     assert math.isnan(found.totals[0].time_us)
     assert [total.missing for total in found.totals] == [1]
+
+
+@pytest.mark.usefixtures("light_plotly")
+def test_the_page_says_why_an_algorithm_has_no_bound():
+    points = [timed("ring", 8, 10, bound_us=8.0, transport="direct"), timed("mpi", 8, 20, bound_us=8.0)]
+    page = Page(render(loaded(points)))
+    data = page.data()
+    assert [data["algorithms"][at] for at in data["unbound"]] == ["ring"]
+    assert data["settings"][0]["rows"]["bound"] == [8.0, None]
+    assert "n/a: the links were probed over messages" in page.text
+    page = Page(render(loaded([points[1]])))
+    assert page.data()["unbound"] == []
+    assert "n/a" not in page.text
+
+
+@pytest.mark.usefixtures("light_plotly")
+def test_one_point_is_counted_as_one():
+    assert "1 point, ddlbench" in Page(render(loaded([timed("ring", 8, 10)]))).text
+    assert "2 points, ddlbench" in Page(render(loaded([timed("ring", 8, 10)] * 2))).text
 
 
 @pytest.mark.usefixtures("light_plotly")
@@ -394,6 +467,16 @@ def test_a_workload_is_named_and_its_parts_counted(fuse, parts):
     data = Page(render(loaded([timed("ring", 8, 10, multiplicity=3)], config=config))).data()
     assert data["settings"][0]["workload"]["name"] == "resnet50"
     assert data["settings"][0]["workload"]["parts"] == parts
+
+
+@pytest.mark.usefixtures("light_plotly")
+def test_a_workload_of_which_vectors_are_missing_is_not_called_whole():
+    config = {"workload": {"name": "resnet50", "numels": [2, 2, 2, 4]}}
+    points = [timed("ring", 8, 10, multiplicity=3)]
+    workload = Page(render(loaded(points, config=config))).data()["settings"][0]["workload"]
+    assert not workload["whole"]
+    points.append(timed("ring", 16, 10, count=4))
+    assert Page(render(loaded(points, config=config))).data()["settings"][0]["workload"]["whole"]
 
 
 # Trust
@@ -429,6 +512,37 @@ def test_a_clean_run_says_that_nothing_speaks_against_it():
 )
 def test_each_reason_for_doubt_is_told_on_top(points, changes, title):
     assert [notice.title for notice in notices_of(points, **changes)] == [title]
+
+
+WINDOW = {"clock": {"sync": "window", "why": "", "method": "shared"}}
+
+
+@pytest.mark.parametrize(("number", "said"), [(1, "1 point after a barrier"), (2, "2 points after a barrier")])
+def test_points_that_were_not_timed_as_the_run_are_counted_and_told_to_be_apart(number, said):
+    points = [timed("ring", 2**size, 10, sync="barrier") for size in range(number)]
+    (notice,) = notices_of([*points, timed("mpi", 8, 10, sync="window")], **WINDOW)
+    assert (notice.weight, notice.title) == ("doubt", "Timed otherwise")
+    assert notice.detail == (
+        f"{said}, the others at agreed moments of a common clock (window): "
+        "not compared with each other, so a winner may be called without the former"
+    )
+
+
+@pytest.mark.parametrize("changes", [{}, {"clock": {"sync": "barrier"}}, {"clock": {}}, WINDOW])
+def test_nothing_is_said_where_all_points_were_timed_alike(changes):
+    points = [timed("ring", 8, 10), synthetic.point("ring", 16, sync="window", samples_ns=(), status="failed")]
+    assert "Timed otherwise" not in [notice.title for notice in notices_of(points, **changes)]
+
+
+@pytest.mark.parametrize(("number", "said"), [(1, "1 point of ring"), (2, "2 points of ring, mpi")])
+def test_points_clearly_faster_than_their_bound_are_counted_with_what_that_says(number, said):
+    faster = [timed(name, 8, 10, bound_us=10.2) for name in ("ring", "mpi")[:number]]
+    within = [timed("swing", 8, 10, bound_us=10.01), timed("swing", 16, 10, bound_us=9.0), timed("swing", 32, 10)]
+    unknown = [timed("swing", 64, 10, count=6, spread=0.5, bound_us=11.0)]
+    elsewhere = [timed("direct", 8, 1, bound_us=10.0, transport="direct"), timed("empty", 0, 1, bound_us=10.0)]
+    (notice,) = notices_of([*faster, *within, *unknown, *elsewhere])
+    assert (notice.weight, notice.title) == ("doubt", "Faster than the lower bound")
+    assert notice.detail.startswith(f"{said}: the probe of the links was disturbed, or the data went another way")
 
 
 def test_the_gravest_notice_comes_first():
@@ -475,6 +589,12 @@ def test_the_small_print_has_units_for_the_links_and_names_what_is_inside():
     assert found["Probed links"]["between exchange bandwidth"] == "10.8\u00a0GB/s"
     assert found["Environment"]["variables OMP_NUM_THREADS"] == "1"
     assert found["Proofs"]["ring"] == "4 ranks, 6 rounds, 24 moves, proved in 0.7\u00a0ms"
+
+
+def test_the_small_print_tells_the_slowest_and_the_fastest_link_of_all_nodes():
+    links = {"nodes": 3, "node_bytes_per_s": [119.6e6, 12e6, 119.6e6], "burst_nbytes": 250e3}
+    found = {title: dict(pairs) for title, pairs in details(loaded([], links=links))}["Probed links"]
+    assert found == {"nodes": "3", "node bandwidth": "0.012\u00a0GB/s – 0.12\u00a0GB/s", "burst": "244\u00a0KiB"}
 
 
 def test_the_facts_survive_a_record_that_says_little():

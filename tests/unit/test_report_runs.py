@@ -234,9 +234,18 @@ def test_the_page_says_how_far_efficiency_has_fallen_below_its_headline():
     data = payload(Runs.of(loaded(points)))
     last = data["settings"][1]
     said = "".join(word if isinstance(word, str) else data["algorithms"][word] for word in last["lede"][-1])
-    assert said.replace("\u00a0", " ") == "On 2 nodes ring reaches 50 % of its bus bandwidth on 1 (1 MiB)."
+    assert said.replace("\u00a0", " ") == "On 2 nodes ring reaches 50 % of its bus bandwidth inside one (1 MiB)."
     assert len(data["settings"][0]["lede"]) == len(last["lede"]) - 1
     assert data["first"] == 1, "of settings with as many right results, that with the most ranks"
+
+
+def test_over_several_nodes_efficiency_has_fallen_since_the_fewest_of_several():
+    points = laid_out(2, 1, 1) + laid_out(4, 2, 100) + laid_out(8, 4, 233)
+    data = payload(Runs.of(loaded(points)))
+    said = "".join(
+        word if isinstance(word, str) else data["algorithms"][word] for word in data["settings"][2]["lede"][-1]
+    )
+    assert said.replace("\u00a0", " ") == "On 4 nodes ring reaches 50 % of its bus bandwidth on 2 (1 MiB)."
 
 
 def test_nothing_is_said_of_efficiency_where_an_end_has_no_result():
@@ -302,6 +311,15 @@ def test_a_mistake_is_one_line_and_nothing_is_written(two, words, parts, capsys)
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert [part for part in parts if part not in err] == []
+
+
+def test_a_link_to_itself_is_one_line_that_names_it(tmp_path, capsys):
+    (tmp_path / "loop").symlink_to("loop")
+    for words in ([], ["--table", "plain"]):
+        assert main(["report", str(tmp_path / "loop"), *words]) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("ddlbench: error: ")
+        assert str(tmp_path / "loop") in line
 
 
 def test_lines_that_cannot_be_read_are_named_with_their_run_and_make_the_status_1(two, tmp_path, capsys):

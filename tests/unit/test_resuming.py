@@ -14,7 +14,8 @@ RUN = synthetic.run(config=load(None, {}).to_json(), finished=False)
 OTHER = {
     "algorithms": "direct", "dtypes": "int32", "ops": "max", "sizes": "8,64", "in_place": "both", "iterations": "7",
     "warmup": "1", "ci": "1%", "max_seconds": "0.25", "passes": "2", "seed": "9", "sync": "barrier", "cache": "cold",
-    "per_rank": "1", "check": "0", "grid": "2x2", "workload": "resnet50", "fuse": "1M",
+    "per_rank": "1", "check": "0", "grid": "2x2", "workload": "resnet50", "fuse": "1M", "nodes": "1,2",
+    "ranks_per_node": "1,2", "transport": "p2p", "buffers": "registered",
 }  # fmt: skip
 
 
@@ -81,6 +82,10 @@ def test_the_record_keeps_how_the_run_began_and_every_doubt():
     found = joined(there, here, 3)
     assert (found.created, found.command, found.clock) == (RUN.created, RUN.command, {"sync": "barrier"})
     assert [flag.flag for flag in found.trust] == ["busy", "unpinned", "resumed", "new"]
+    assert [flag.detail for flag in found.trust if flag.flag == "resumed"] == [
+        "gone on with at now, when 3 points were there"
+    ]
+    assert joined(there, here, 1).trust[2].detail.endswith("when 1 point was there")
     assert joined(there, here, 0).clock is None, "without points there is no start to keep to"
 
 

@@ -92,6 +92,12 @@ function rowsOf(setting) {
   });
 }
 
+// A text of the row's bound, or that there cannot be one.
+function boundText(row, text) {
+  if (row.bound > 0) return text(row.bound);
+  return data.unbound.includes(row.algorithm) && row.nbytes > 0 && row.time > 0 ? "n/a" : "";
+}
+
 // What each rank must send and receive, in vectors.
 function share(ranks) {
   return (2 * (ranks - 1)) / ranks;
@@ -111,7 +117,9 @@ class View {
   at(algorithm, nbytes) {
     return this.found.get(`${algorithm} ${nbytes}`);
   }
+  // The least bound at a size; none where an algorithm took part for which there is none.
   bound(nbytes) {
+    if (this.algorithms.some((algorithm) => data.unbound.includes(algorithm) && this.at(algorithm, nbytes))) return null;
     const bounds = this.algorithms.map((algorithm) => this.at(algorithm, nbytes)?.bound).filter((bound) => bound > 0);
     return bounds.length ? Math.min(...bounds) : null;
   }

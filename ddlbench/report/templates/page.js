@@ -44,10 +44,9 @@ class Page {
   // Show the samples of a point that was chosen in a chart.
   open(one, algorithm, at) {
     if (one.name === "efficiency") {
-      const { line, size } = this.scaling;
-      const nbytes = Number(size.value);
+      const { line, subject } = this.scaling;
       this.pick(line.places[line.at.indexOf(at)]);
-      this.samples.choose(algorithm, nbytes);
+      if (!subject.cells) this.samples.choose(algorithm, subject.nbytes);
     } else this.samples.choose(algorithm, at);
     if (!coarse()) this.samples.reveal();
   }
@@ -63,7 +62,7 @@ class Page {
   legend() {
     const keys = [...this.view.algorithms, ...(this.view.hasBound ? [BOUND] : [])];
     this.switches(document.querySelector("#charts .legend"), keys);
-    if (!this.scaling.section.hidden) this.switches(document.querySelector("#scaling .legend"), viewOf(this.scaling.line.places[0]).algorithms);
+    if (!this.scaling.section.hidden) this.switches(document.querySelector("#scaling .legend"), this.scaling.algorithms);
   }
 
   switches(place, keys) {
@@ -115,9 +114,10 @@ class Page {
     this.results.show(this.view);
   }
 
-  workload({ name, parts, nbytes }) {
+  workload({ name, parts, nbytes, whole }) {
+    const lacking = whole ? "" : " The run lacks vectors of it: these are no times of the whole.";
     const note = `${name ? `${name}: ` : ""}${parts}, ${sizeText(nbytes)} in all, one after the other: each size’s median times how often that size occurs.`;
-    document.querySelector("#workload .note").textContent = note;
+    document.querySelector("#workload .note").textContent = note + lacking;
     document.querySelector("#workload .scroll").replaceChildren(workloadTable(this.view));
   }
 }

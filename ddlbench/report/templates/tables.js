@@ -46,7 +46,7 @@ function table(heads, rows) {
 function bestTable(view) {
   const columns = {
     against: view.setting.best.some(([nbytes]) => view.at(data.baseline, nbytes)),
-    bound: view.hasBound,
+    bound: view.right.some((row) => row.bound > 0),
     bus: view.right.some((row) => row.busbw > 0),
   };
   const heads = [
@@ -77,7 +77,7 @@ function bestRow(view, [nbytes, winner, next, lead, outcome, rivals], columns) {
     cell(between(timeText, row.low, row.high), "number range secondary"),
     ...(columns.bus ? [cell(rateText(row.busbw))] : []),
     ...(columns.against ? [cell(base ? ratioText(base.time / row.time) : "", "number secondary")] : []),
-    ...(columns.bound ? [cell(row.bound > 0 ? ratioText(row.time / row.bound) : "", "number secondary")] : []),
+    ...(columns.bound ? [cell(boundText(row, (bound) => ratioText(row.time / bound)), "number secondary")] : []),
   );
 }
 
@@ -109,8 +109,8 @@ function workloadTable(view) {
       cell(time ? rateText(nbytes / time / 1e3) : ""),
       ...(base ? [cell(time ? ratioText(base / time) : "")] : []),
     );
-  const rows = totals.map(([algorithm, time, missing]) => line(named(algorithm, "th"), time, missing));
-  if (best) rows.unshift(line(element("th", { scope: "row", class: "name" }, "the best of each size"), best, 0));
+  const rows = totals.map(([algorithm, time, , , missing]) => line(named(algorithm, "th"), time, missing));
+  if (best) rows.unshift(line(element("th", { scope: "row", class: "name" }, "the best of each size"), best[0], 0));
   return table(heads, rows);
 }
 
@@ -126,7 +126,7 @@ const RESULTS = [
   ["p99", "p99", "number", (row) => digits(row.p99)],
   ["algbw", "algbw", "number", (row) => digits(row.algbw)],
   ["busbw", "busbw", "number", (row) => digits(row.busbw)],
-  ["Bound", "bound", "number", (row) => digits(row.bound)],
+  ["Bound", "bound", "number", (row) => boundText(row, digits)],
   ["Model", "model", "number", (row) => digits(row.model)],
   ["Samples", "samples", "number", (row) => String(row.samples)],
   ["Late", "lateness", "number", (row) => (row.late ? percentText(row.lateness) : "")],

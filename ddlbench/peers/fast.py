@@ -1,0 +1,238 @@
+"""The whole of `make bench-fast`: the direct transport against the fastest MPI library and against memory itself.
+
+Everything that is compared is measured in the same passes, in turns. Which of ddlbench's algorithms is used at which
+size is decided before them, by a short sweep of its own.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from pathlib import Path
+
+import numpy as np
+
+from ddlbench.peers.choice import candidates, chosen
+from ddlbench.peers.comparison import Comparison, Library, Request
+from ddlbench.peers.contender import Job, SweepContender, series
+from ddlbench.peers.figures import Column, Figure, column, fastest_vendor, sizes
+from ddlbench.peers.goals import Race
+from ddlbench.peers.library import Environment
+from ddlbench.peers.merging import merged
+from ddlbench.peers.outcome import VENDOR, Outcome
+from ddlbench.peers.passes import Harvest, Say, in_turns
+from ddlbench.peers.process import run
+from ddlbench.peers.tables import aligned
+from ddlbench.records import Point, Store, load
+from ddlbench.records.disk import write_atomically
+from ddlbench.report import write_csv, write_html
+from ddlbench.report.units import counted, digits, ratio_text, size_text
+
+CROWDS = (3, 4, 8)
+"""Rank counts that are more than the cores of a small machine: they take turns."""
+CROWDED = {
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+}
+CHOOSING = ("-n", "20", "-w", "2")
+FLOOR_SIZES = tuple(1 << bits for bits in (20, 22, 24, 26))
+FLOOR_SECONDS = 120
+SHORT_FLOATS = ("float16", "bfloat16")
+SHORT_SIZE = 1 << 20
+FILE = "fast.csv"
+TITLES = ("race", "nbytes", "algorithm", "theirs_us", "ours_us", "ours_us_ci_low", "ours_us_ci_high", "ratio")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One of ddlbench's sides: a harvest, and the series to use at each size in bytes."""
+
+    harvest: Harvest
+    best: dict[int, str]
+
+    def column(self, title: str) -> Column:
+        """Return its figures, of the algorithm chosen for each size."""
+        cells = [self.harvest.series.get((name, nbytes), []) for nbytes, name in self.best.items()]
+        return column(title, cells, vendor=False)
+
+
+class Fast:
+    """One `make bench-fast`; `source` is the source tree, `say` tells a person what goes on."""
+
+    def __init__(self, request: Request, source: Path, say: Say) -> None:
+        self._request, self._source, self._say = request, source, say
+        self._comparison = Comparison(request, source, say)
+        self._floors: list[dict[int, float]] = []
+
+    def run(self) -> tuple[list[str], int]:
+        """Measure and store; return the lines to show, and 1 when a result was wrong or someone failed, else 0."""
+        comparison, out = self._comparison, self._request.out
+        with Store.create(out, comparison.record(), overwrite=True) as store:
+            folder = comparison.cleared()
+            libraries = comparison.libraries()
+            vendors = [self._vendor(library) for library in libraries]
+            pair = {kind: self._own(libraries[0], 2, kind, folder) for kind in ("registered", "ordinary")}
+            crowds = {ranks: self._own(libraries[0], ranks, "registered", folder) for ranks in CROWDS}
+            short = Harvest(self._short(libraries[0]))
+            entries = [*pair.values(), *crowds.values()]
+            harvests = [*vendors, *(entry.harvest for entry in entries), short]
+            for number in range(1, self._request.passes + 1):
+                in_turns(harvests, 1, folder / str(number), self._say)
+                self._floors.append(self._floor(libraries[0][0], folder / str(number)))
+            outcome = Outcome(vendors[0].runs[0], vendors[0].passes[0], {}, harvests, comparison.absences)
+            store.update(replace(store.run, **outcome.known()))
+            for point in self._points(harvests):
+                store.append(point)
+            store.finish()
+        races = self._races(vendors, pair, crowds, short)
+        loaded = load(out)
+        write_csv(loaded, out / "results.csv")
+        write_html(loaded, out / "report.html")
+        write_atomically(out / FILE, as_csv(races))
+        bad = any(one.failure for one in harvests) or any(one.status in ("wrong", "failed") for one in loaded.points)
+        return [*lines(races), f"# results: {out / FILE}   report: {out / 'report.html'}"], int(bad)
+
+    # ---- Who takes part -------------------------------------------------------------------------------------------
+
+    def _vendor(self, library: Library) -> Harvest:
+        job = Job(self._request.config.resolve(), 2, self._source)
+        key = library[1].vendor.lower().replace(" ", "-")
+        return Harvest(SweepContender(job, *library, (VENDOR,), key))
+
+    def _own(self, library: Library, ranks: int, buffers: str, folder: Path) -> Entry:
+        """Return ddlbench over shared memory on `ranks` ranks, with its best algorithms; with `mpi` where crowded."""
+        job = Job(self._request.config.resolve(), ranks, self._source)
+        environment, identity = library
+        crowded = ranks != 2
+        if crowded:
+            environment = crowd(environment)
+        label, key = f"{counted(ranks, 'rank')}, {buffers} buffers", f"{ranks}-{buffers}"
+        flags = ("--buffers", buffers, "--transport", "direct")
+        names = candidates(ranks)
+        self._say(f"which algorithm is best at which size: {label}")
+        trial = SweepContender(job, environment, identity, names, f"choosing-{key}", (*flags, *CHOOSING), label)
+        best = chosen(*trial.measure(folder / trial.key))
+        own = tuple(dict.fromkeys(name.partition(" (")[0] for name in best.values()))
+        both = (VENDOR, *own) if crowded else own
+        return Entry(Harvest(SweepContender(job, environment, identity, both, key, flags, label)), best)
+
+    def _short(self, library: Library) -> SweepContender:
+        """Return the sweep of 16-bit floats beside float32 of the same bytes."""
+        job = Job(self._request.config.resolve(), 2, self._source)
+        types = ("-d", ",".join(("float32", *SHORT_FLOATS)), "--sizes", str(SHORT_SIZE))
+        flags = ("--buffers", "registered", "--transport", "direct", *types)
+        return SweepContender(job, *library, ("direct",), "16-bit", flags, "2 ranks, 16-bit floats")
+
+    def _floor(self, environment: Environment, folder: Path) -> dict[int, float]:
+        """Return the least time in microseconds to move the bytes of each size, the faster of the ways to copy."""
+        self._say("the least time to move the bytes")
+        result = folder / "floor.json"
+        words = ["-m", "ddlbench.peers.memory_rank", str(result.resolve()), *map(str, FLOOR_SIZES)]
+        command = environment.ranks(2, *words)
+        run(command, folder / "floor.log", environment.variables, seconds=FLOOR_SECONDS, cwd=self._source)
+        return {int(nbytes): min(ways.values()) for nbytes, ways in json.loads(result.read_text()).items()}
+
+    # ---- What came of it ------------------------------------------------------------------------------------------
+
+    def _points(self, harvests: Sequence[Harvest]) -> list[Point]:
+        found: dict[tuple[str, str, int], list[Point]] = {}
+        for harvest in harvests:
+            for points in harvest.passes:
+                for point in points:
+                    found.setdefault((point.algorithm, point.dtype, point.nbytes), []).append(point)
+        return [merged(points) for points in found.values()]
+
+    def _races(
+        self, vendors: Sequence[Harvest], pair: dict[str, Entry], crowds: dict[int, Entry], short: Harvest
+    ) -> list[Race]:
+        columns = [_vendor_column(one) for one in vendors]
+        known = {nbytes: fastest_vendor(columns, nbytes) for nbytes in sizes(columns)}
+        fastest = {nbytes: time for nbytes, time in known.items() if time is not None}
+        floor = {nbytes: float(np.median([one[nbytes] for one in self._floors])) for nbytes in FLOOR_SIZES}
+        registered = pair["registered"].column("registered").figures
+        names = " and ".join(dict.fromkeys(one.title.partition("(")[2].rstrip(")") for one in columns))
+        found = [
+            Race(f"2 ranks, registered buffers, against the fastest of {names}", registered, fastest, 2.5, 1.15),
+            Race(
+                f"2 ranks, ordinary arrays, against the fastest of {names}",
+                pair["ordinary"].column("ordinary").figures,
+                fastest,
+                1.6,
+                1.0,
+            ),
+            Race("2 ranks, registered buffers, against the least time to move the bytes", registered, floor, 0.8, 0.8),
+        ]
+        for ranks, entry in crowds.items():
+            own = entry.column(f"{ranks} ranks").figures
+            theirs = {nbytes: one.median_us for nbytes, one in _vendor_column(entry.harvest).figures.items()}
+            title = f"{ranks} ranks, registered buffers, against {entry.harvest.contender.name.partition(',')[0]}"
+            found.append(Race(title, own, theirs, 2.5, 1.1))
+        return [*found, *_short_races(short)]
+
+
+def crowd(environment: Environment) -> Environment:
+    """Return `environment` for more ranks than cores: none has a core of its own, and who waits yields."""
+    kept = {name: value for name, value in environment.variables.items() if "binding_policy" not in name}
+    return replace(environment, variables={**kept, **CROWDED})
+
+
+def _vendor_column(harvest: Harvest) -> Column:
+    title = series(VENDOR, harvest.contender.name)
+    cells = [points for (name, _), points in harvest.series.items() if name == title]
+    return column(title, cells, vendor=True)
+
+
+def _short_races(harvest: Harvest) -> list[Race]:
+    """Return the races of 16-bit floats against float32 of the same bytes."""
+
+    def figures(dtype: str) -> dict[int, Figure]:
+        points = [point for found in harvest.passes for point in found if point.dtype == dtype]
+        return dict(column(dtype, [points], vendor=False).figures)
+
+    theirs = {nbytes: one.median_us for nbytes, one in figures("float32").items()}
+    return [Race(f"2 ranks, {name}, against float32", figures(name), theirs, 0.8, 0.8) for name in SHORT_FLOATS]
+
+
+def lines(races: Sequence[Race]) -> list[str]:
+    """Return the tables for a terminal, each with its goals."""
+    return [line for race in races for line in _race_lines(race)]
+
+
+def _race_lines(race: Race) -> list[str]:
+    rows = [
+        [size_text(nbytes), digits(race.theirs_us[nbytes]), _figure_text(race.ours[nbytes]), ratio_text(ratio), name]
+        for nbytes, ratio in race.ratios.items()
+        for name in [race.ours[nbytes].algorithm.partition(" (")[0]]
+    ]
+    if not rows:
+        return ["", f"# {race.title}: nothing to compare"]
+    verdict = "reached" if race.reached else "NOT reached"
+    mean, least = ratio_text(race.reached_mean), ratio_text(min(race.ratios.values()))
+    goals = f"geometric mean {mean} (goal {race.mean}), least {least} (goal {race.least})"
+    behind = ", ".join(map(size_text, race.behind))
+    return [
+        "",
+        f"# {race.title}: medians in µs",
+        *aligned([["bytes", "theirs", "ours", "ahead", "algorithm"], *rows]),
+        f"# {goals}: {verdict}" + (f"; behind at {behind}" if behind else ""),
+    ]
+
+
+def _figure_text(figure: Figure) -> str:
+    return digits(figure.median_us) + (f" ±{100 * figure.spread:2.0f} %" if isfinite(figure.spread) else "")
+
+
+def as_csv(races: Sequence[Race]) -> str:
+    """Return all ratios as CSV, a line for each race and size."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(TITLES)
+    for race in races:
+        for nbytes, ratio in race.ratios.items():
+            ours = race.ours[nbytes]
+            times = (race.theirs_us[nbytes], ours.median_us, ours.low_us, ours.high_us)
+            writer.writerow((race.title, nbytes, ours.algorithm, *(f"{time:.3f}" for time in times), f"{ratio:.4f}"))
+    return text.getvalue()
