@@ -119,14 +119,16 @@ class Verdict:
 
 
 def with_series(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with a column `series`: the algorithm, and its transport where it ran over several.
+    """Return the table with a column `series`: the algorithm, and its transport if it ran over several on one shape.
 
-    A point that never had a plan has no transport, which is none of its own.
+    On other shapes the transport may be another one, as it is between nodes and inside one: that is the same competitor
+    still. A point that never had a plan has no transport, which is none of its own.
     """
     known = table["transport"].where(table["transport"] != "")
-    transports = known.groupby(table["algorithm"]).transform("nunique")
-    several = table["algorithm"] + " (" + table["transport"] + ")"
-    return table.assign(series=table["algorithm"].where((transports <= 1) | known.isna(), several))
+    shape = [table[name] for name in ("algorithm", "nodes", "ranks_per_node", "ranks", *APART) if name in table]
+    several = set(table["algorithm"][known.groupby(shape).transform("nunique") > 1])
+    named = table["algorithm"] + " (" + table["transport"] + ")"
+    return table.assign(series=table["algorithm"].where(~table["algorithm"].isin(several) | known.isna(), named))
 
 
 def settings(table: pd.DataFrame) -> Iterator[tuple[Setting, pd.DataFrame]]:

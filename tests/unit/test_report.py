@@ -268,6 +268,12 @@ def test_an_algorithm_over_two_transports_is_two_competitors():
     assert found.names == ("mpi", "ring (direct)", "ring (p2p)")
 
 
+def test_an_algorithm_over_another_transport_on_another_shape_is_the_same_competitor():
+    elsewhere = {"nodes": 2, "ranks_per_node": "1", "ranks": 2}
+    points = [timed("ring", 8, 10, transport="direct"), timed("ring", 8, 50, transport="p2p", **elsewhere)]
+    assert set(with_series(results_table(loaded(points)))["series"]) == {"ring"}
+
+
 def test_a_point_that_was_skipped_before_it_had_a_transport_is_of_the_same_competitor():
     points = [timed("mpi", 8, 7), synthetic.point("mpi", 16, transport="", status="skipped", samples_ns=())]
     assert set(with_series(results_table(loaded(points)))["series"]) == {"mpi"}
