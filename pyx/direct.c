@@ -11,8 +11,9 @@
 /* Reductions of more than two sources, or into more than one target, go block by block through a piece of memory that
  * stays in the first-level cache: each source is read once and each target written once, in whole lines. */
 #define BLOCK_NBYTES 4096
-/* A waiting rank looks this often before it gives its processor away, where ranks share processors; else never. */
-#define SPINS 200
+/* A waiting rank looks this often before it gives its processor away, where ranks share processors; else never. With 3
+ * ranks on 2 cores 8 bytes took 10 us after 200 looks, 4.7 after 20 and 4.1 after 5. */
+#define SPINS 5
 
 static inline void pause_briefly(void)
 {

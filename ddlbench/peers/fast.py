@@ -22,7 +22,7 @@ from ddlbench.peers.goals import Race
 from ddlbench.peers.library import Environment
 from ddlbench.peers.merging import merged
 from ddlbench.peers.outcome import VENDOR, Outcome
-from ddlbench.peers.passes import Harvest, Say, in_turns
+from ddlbench.peers.passes import Harvest, Say, one_pass
 from ddlbench.peers.process import run
 from ddlbench.peers.tables import aligned
 from ddlbench.records import Point, Store, load
@@ -80,8 +80,8 @@ class Fast:
             entries = [*pair.values(), *crowds.values()]
             harvests = [*vendors, *(entry.harvest for entry in entries), short]
             for number in range(1, self._request.passes + 1):
-                in_turns(harvests, 1, folder / str(number), self._say)
-                self._floors.append(self._floor(libraries[0][0], folder / str(number)))
+                one_pass(harvests, number, self._request.passes, folder, self._say)
+                self._floors.append(self._floor(libraries[0][0], folder / f"floor-{number}"))
             outcome = Outcome(vendors[0].runs[0], vendors[0].passes[0], {}, harvests, comparison.absences)
             store.update(replace(store.run, **outcome.known()))
             for point in self._points(harvests):
@@ -129,6 +129,7 @@ class Fast:
     def _floor(self, environment: Environment, folder: Path) -> dict[int, float]:
         """Return the least time in microseconds to move the bytes of each size, the faster of the ways to copy."""
         self._say("the least time to move the bytes")
+        folder.mkdir()
         result = folder / "floor.json"
         words = ["-m", "ddlbench.peers.memory_rank", str(result.resolve()), *map(str, FLOOR_SIZES)]
         command = environment.ranks(2, *words)

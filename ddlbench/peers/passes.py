@@ -37,9 +37,14 @@ def in_turns(harvests: Sequence[Harvest], passes: int, folder: Path, say: Say) -
     One that fails is left out of the passes after that. The folders are `folder`/KEY/pass-N.
     """
     for number in range(1, passes + 1):
-        for harvest in [one for one in harvests if one.failure is None]:
-            say(f"pass {number} of {passes}: {harvest.contender.name}")
-            _measure(harvest, number, folder, say)
+        one_pass(harvests, number, passes, folder, say)
+
+
+def one_pass(harvests: Sequence[Harvest], number: int, passes: int, folder: Path, say: Say) -> None:
+    """Run every contender once, in the pass `number` of `passes`."""
+    for harvest in [one for one in harvests if one.failure is None]:
+        say(f"pass {number} of {passes}: {harvest.contender.name}")
+        _measure(harvest, number, folder, say)
 
 
 def _measure(harvest: Harvest, number: int, folder: Path, say: Say) -> None:
