@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -85,6 +86,11 @@ class Lab:
         return str(self.process.pid) in {lab.identity for lab in control.running()}
 
 
+def ending_with_us() -> tuple[str, ...]:
+    """Return the words that have a program killed when this process ends, however it does; none without setpriv."""
+    return ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
+
+
 class Labs:
     """Start labs; `labs("run", …)` runs one to its end, `labs.start("run", …)` returns while it runs."""
 
@@ -98,7 +104,7 @@ class Labs:
         out, err = (self._directory / f"{mark}.{stream}" for stream in ("out", "err"))
         with out.open("wb") as stdout, err.open("wb") as stderr:
             environ = environment({MARK: mark, **(env or {})})
-            process = start([*prefix, *PROGRAM, *arguments], stdout, stderr, env=environ)
+            process = start([*ending_with_us(), *prefix, *PROGRAM, *arguments], stdout, stderr, env=environ)
         self.started.append(Lab(process, mark, out, err))
         return self.started[-1]
 
