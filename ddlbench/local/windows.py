@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from ddlbench.errors import UnsupportedError
+
 if TYPE_CHECKING:
     from mpi4py import MPI
 
@@ -27,7 +29,8 @@ class Window:
     """`nbytes` on each rank of a communicator whose ranks share memory; collective to make and to free.
 
     Each rank touches its own part first, so that it lies in the memory of its own processor. `addresses` are where this
-    process finds each rank's part. Raises `MemoryError` on all ranks when there is no room for it.
+    process finds each rank's part. Raises `MemoryError` on all ranks when there is no room for it,
+    `UnsupportedError` when the library keeps a copy that loads and stores do not see.
     """
 
     def __init__(self, comm: "MPI.Comm", nbytes: int) -> None:
@@ -39,6 +42,9 @@ class Window:
         info.Set("alloc_shared_noncontig", "true")
         self._window = MPI.Win.Allocate_shared(nbytes + ALIGNMENT, 1, info, cast("MPI.Intracomm", comm))
         info.Free()
+        if self._window.model != MPI.WIN_UNIFIED:
+            self._window.Free()
+            raise UnsupportedError("this MPI keeps copies of shared windows: use --transport p2p")
         self._window.Lock_all(MPI.MODE_NOCHECK)
         self._parts = [self._window.Shared_query(rank)[0] for rank in range(comm.size)]
         self.addresses = tuple(-(-part.address // ALIGNMENT) * ALIGNMENT for part in self._parts)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ddlbench.launch import libraries
-from launch import NO_MPIRUN, environment, find_mpirun
+from launch import NO_MPIRUN, environment, find_mpirun, stop
 
 DDLBENCH = (sys.executable, "-m", "ddlbench")
 SHORT = ("--sizes", "8,1K", "-a", "ring,mpi", "-n", "3", "-w", "1", "--passes", "1", "--sync", "barrier")
@@ -68,8 +68,7 @@ def launch(tmp_path):
                     when(process)
                 process.wait(PATIENCE)
             finally:
-                process.kill()
-                process.wait()
+                stop(process)  # politely first: killed, it could not end the launcher that it started
         return Launched(process.returncode, files[0].read_text(), files[1].read_text())
 
     return run
