@@ -176,7 +176,8 @@ def test_two_network_cards_carry_messages_together(labs: Labs):
     assert all(nbytes > 2 * MEGABYTE for nbytes in cards.values()), cards
 
 
-# Does what is asked for in a file, answers in its output: whether node1 can be reached, or a command's output.
+# Does what is asked for in a file, answers in its output between marks that no command prints: whether node1 can be
+# reached, or a command's output.
 OBEY = """
 import os, socket, subprocess, sys, time
 
@@ -192,7 +193,8 @@ done = 0
 while True:
     asked = open(sys.argv[1]).read().splitlines()
     for line in asked[done:]:
-        print(done, reachable() if line == "reach" else subprocess.check_output(line.split(), text=True), flush=True)
+        found = reachable() if line == "reach" else subprocess.check_output(line.split(), text=True)
+        print(f"<{done}>{found}</{done}>", flush=True)
         done += 1
     time.sleep(0.02)
 """
@@ -208,8 +210,8 @@ def test_a_link_is_cut_restored_and_slowed_from_outside(labs: Labs, tmp_path):
         with orders.open("a") as file:
             file.write(f"{order}\n")
         number = next(asked)
-        lab.says(f"{number} ")
-        return lab.out.read_text().split(f"{number} ", 1)[1]
+        lab.says(f"</{number}>")
+        return lab.out.read_text().split(f"<{number}>", 1)[1]
 
     def link(*arguments: str) -> subprocess.CompletedProcess[str]:
         argv = [*PROGRAM, "link", "--lab", str(lab.process.pid), *arguments]
