@@ -7,6 +7,7 @@ _Array: TypeAlias = np.ndarray[Any, Any]
 
 STEP_SIZE: int
 INSTRUCTION_SIZE: int
+REQUEST_SIZE: int
 DOING: tuple[str, ...]
 
 def simd() -> str: ...
@@ -47,6 +48,8 @@ class Direct(Runner):
         counters: npt.NDArray[np.uint64],
         span: int,
         memory: object,
+        receives: _Array,
+        sends: _Array,
         sendbuf: _Array,
         recvbuf: _Array,
         dtype: int,

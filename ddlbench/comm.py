@@ -23,7 +23,7 @@ from ddlbench import _engine
 from ddlbench.algorithms import resolve
 from ddlbench.dtypes import DType, dtype_of, op_code
 from ddlbench.errors import ProofError, UnsupportedError, UsageError, unknown
-from ddlbench.local.shared import SharedMemory
+from ddlbench.local.shared import Cut, SharedMemory
 from ddlbench.schedule.algorithm import BoundAlgorithm
 from ddlbench.schedule.grid import Grid
 from ddlbench.schedule.lower import Schedule, lower
@@ -58,7 +58,8 @@ class Plan:
         for `auto`, what the choice rests on; why a plan is over messages though its ranks share a node; else ""
     transport
         "p2p" for MPI messages, "vendor" for the library's own allreduce, "direct" for memory that the ranks share:
-        "direct-slots" through slots there, where others cannot address the buffers themselves
+        "direct-slots" through slots there, where others cannot address the buffers themselves; "mixed" and
+        "mixed-slots" are these on each node, with messages between nodes
     segments, rounds
         how the vector is cut and how many rounds the schedule has; 0 for a vendor's
     position, waiting
@@ -123,8 +124,9 @@ class Communicator:
         self.grid = grid.check_size(self.size) if grid else topology.grid()
         self.yielding = topology.crowded
         self._programs: dict[tuple[str, Grid], Program] = {}
-        self._schedules: dict[tuple[str, Grid], Schedule] = {}
-        self._shared = SharedMemory(comm, yielding=self.yielding)
+        self._of_node: dict[tuple[str, Grid], Schedule] = {}
+        node = topology.ranks_of(topology.node_of[comm.rank])
+        self._shared = SharedMemory(comm, node, yielding=self.yielding)
 
     def part(self, ranks: Collection[int], *, grid: Grid | None = None) -> "Communicator | None":
         """Return a communicator of `ranks` of this one, in their order, and None on all others; collective over all.
@@ -186,9 +188,9 @@ class Communicator:
         The buffers are contiguous arrays of one dtype and size, the same on all ranks; `recvbuf` None or the same array
         means in place. `algorithm="auto"` takes the best for these buffers, measured or by closed form: docs/tuning.md.
         `dtype="bfloat16"` says that uint16 arrays hold bfloat16. `segment_nbytes` bounds a message's bytes, 1 MiB by
-        default. `transport` is one of `TRANSPORTS`: direct where all ranks are on one node, p2p for messages, auto for
-        direct where it exists and there is shared memory for it. Raises `UsageError` for buffers or names that do not
-        fit, on all ranks `UnsupportedError` for what does not exist here.
+        default. `transport` is one of `TRANSPORTS`: direct for memory between ranks of a node and messages to others,
+        p2p for messages alone, auto for direct where ranks share a node and there is memory for it. Raises `UsageError`
+        for buffers or names that do not fit, on all ranks `UnsupportedError` for what does not exist here.
         """
         target = sendbuf if recvbuf is None else recvbuf
         kind = _check_buffers(sendbuf, target, dtype)
@@ -216,9 +218,9 @@ class Communicator:
             return Plan(
                 _engine.Vendor(self.comm.py2f(), *buffers, kind.code, code, self.yielding), bound.name, "vendor", 0, 0
             )
-        if transport == "auto" and way == "direct":
+        if transport == "auto" and way != "p2p":
             try:
-                return self._scheduled(bound, buffers, kind, code, "direct", segment_nbytes)
+                return self._scheduled(bound, buffers, kind, code, way, segment_nbytes)
             except MemoryError as error:  # on all ranks alike
                 plan = self._scheduled(bound, buffers, kind, code, "p2p", segment_nbytes)
                 plan.why = f"over messages: {error}"
@@ -226,25 +228,33 @@ class Communicator:
         return self._scheduled(bound, buffers, kind, code, way, segment_nbytes)
 
     def _way(self, transport: str) -> str:
-        """Return the transport that is meant, direct or p2p; raises `UsageError`, or `UnsupportedError` here."""
+        """Return the transport that is meant, direct, mixed or p2p; raises `UsageError`, or `UnsupportedError` here."""
         if transport not in TRANSPORTS:
             raise unknown("transport", transport, TRANSPORTS)
-        nodes = self.topology.nodes
-        if transport == "direct" and nodes > 1:
-            raise UnsupportedError(f"the direct transport needs all ranks on one node; they are on {nodes}")
-        return ("direct" if nodes == 1 else "p2p") if transport == "auto" else transport
+        if transport == "p2p" or (transport == "auto" and not self._shares):
+            return "p2p"
+        if not self._shares:
+            raise UnsupportedError(
+                f"the direct transport needs ranks that share a node; each is on its own, of {self.size}"
+            )
+        return "direct" if self.topology.nodes == 1 else "mixed"
+
+    @property
+    def _shares(self) -> bool:
+        """Whether there is a node with more than one rank, or no other node."""
+        return self.topology.nodes == 1 or max(self.topology.ranks_per_node) > 1
 
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> Array:
         """Return a new array of which all ranks of a node can address each other's; collective, the same on all ranks.
 
         The direct transport reads and writes such buffers without a copy. They live until `release` or `close`.
-        Over several nodes it is an ordinary array.
+        Where no two ranks share a node it is an ordinary array.
         """
-        return self._shared.empty(shape, dtype) if self.topology.nodes == 1 else np.empty(shape, dtype)
+        return self._shared.empty(shape, dtype) if self._shares else np.empty(shape, dtype)
 
     def release(self, array: Array) -> None:
         """Give back an array of `empty`; collective. Nobody may use it, or a plan with it, any more."""
-        if self.topology.nodes == 1:
+        if self._shares:
             self._shared.release(array)
 
     def allreduce(
@@ -311,8 +321,8 @@ class Communicator:
         transport: str,
         segment_nbytes: int | None = None,
     ) -> Plan:
-        """Return a plan of a schedule over `transport`, p2p or direct; collective."""
-        make = self._direct_plan if transport == "direct" else self._engine_plan
+        """Return a plan of a schedule over `transport`, p2p, direct or mixed; collective."""
+        make = self._engine_plan if transport == "p2p" else self._direct_plan
         return make(bound, buffers, kind, op, segment_nbytes)
 
     def _engine_plan(
@@ -330,10 +340,15 @@ class Communicator:
     def _direct_plan(
         self, bound: BoundAlgorithm, buffers: tuple[Array, Array], kind: DType, op: int, segment_nbytes: int | None
     ) -> Plan:  # fmt: skip
-        own, whole = self._program(bound), self._whole(bound)
+        program, tables = self._program(bound), self._tables(bound)
         self._shared.yielding = self.yielding
-        made = self._shared.plan(whole, own.message_chunks, buffers, kind, op, segment_nbytes)
-        return Plan(made.runner, bound.name, made.transport, made.segments, whole.rounds, made.close)
+        between_nodes = 0
+        if self._shared.several:
+            of = tables.chunks, program.message_chunks, program.steps
+            between_nodes = segments_for(*of, buffers[0].nbytes, segment_nbytes)
+        cut = Cut(program.message_chunks, between_nodes, segment_nbytes)
+        made = self._shared.plan(tables, cut, buffers, kind, op)
+        return Plan(made.runner, bound.name, made.transport, made.segments, tables.rounds, made.close)
 
     def floor_plan(self, sendbuf: Array, recvbuf: Array, *, stream: bool) -> Plan:
         """Return a plan that moves what an allreduce of arrays of `empty` must move, and reduces nothing; collective.
@@ -344,12 +359,13 @@ class Communicator:
         made = self._shared.floor((sendbuf.reshape(-1), recvbuf.reshape(-1)), kind, stream=stream)
         return Plan(made.runner, "floor", made.transport, made.segments, 1, made.close)
 
-    def _whole(self, bound: BoundAlgorithm) -> Schedule:
-        """Return the tables of all ranks."""
+    def _tables(self, bound: BoundAlgorithm) -> Schedule:
+        """Return the tables of the ranks of this node."""
         key = (bound.name, bound.grid)
-        if key not in self._schedules:
-            self._schedules[key] = lower(bound)
-        return self._schedules[key]
+        if key not in self._of_node:
+            node = self.topology.ranks_of(self.topology.node_of[self.rank])
+            self._of_node[key] = lower(bound, node)
+        return self._of_node[key]
 
     @cached_property
     def _chooser(self) -> Chooser:

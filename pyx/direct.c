@@ -11,8 +11,8 @@
 /* Reductions of more than two sources, or into more than one target, go block by block through a piece of memory that
  * stays in the first-level cache: each source is read once and each target written once, in whole lines. */
 #define BLOCK_NBYTES 4096
-/* A waiting rank looks this often before it gives its processor away, where ranks share processors; else never. With 3
- * ranks on 2 cores 8 bytes took 10 us after 200 looks, 4.7 after 20 and 4.1 after 5. */
+/* A waiting rank looks this often before it gives its processor away, where ranks share processors, and lets messages
+ * go on, where there are any. With 3 ranks on 2 cores 8 bytes took 10 us after 200 looks, 4.7 after 20 and 4.1 after 5. */
 #define SPINS 5
 
 static inline void pause_briefly(void)
@@ -105,35 +105,53 @@ static inline void reduce(const struct ddl_direct *direct, const struct ddl_inst
         direct->reducer(of[2], of[0], of[1], (size_t)step->count);
 }
 
-/* ---- Counters ---------------------------------------------------------------------------------------------------- */
+/* ---- Counters and messages --------------------------------------------------------------------------------------- */
 
-static void wait_longer(struct ddl_direct *direct, int peer, int64_t value)
+static int wait_longer(struct ddl_direct *direct, int peer, int64_t value)
 {
     uint64_t *counter = direct->counters[peer];
-    int spins = 0;
+    int spins = 0, error = 0;
     int64_t seen;
     while ((seen = (int64_t)__atomic_load_n(counter, __ATOMIC_ACQUIRE)) < value) {
         pause_briefly();
-        if (direct->yielding && ++spins > SPINS)
+        if (++spins % SPINS)
+            continue;
+        if (direct->messages && (error = direct->messages->progress(direct->messages->self)))
+            return error;
+        if (direct->yielding)
             sched_yield();
     }
     direct->seen[peer] = seen;
+    return 0;
 }
 
-void ddl_direct_run(struct ddl_direct *direct)
+static int exchange(const struct ddl_messages *by, const struct ddl_instruction *step)
+{
+    if (step->kind == DDL_POST)
+        return by->post(by->self, (int)step->value, step->sources, step->operands, step->targets);
+    if (step->kind == DDL_ARRIVE)
+        return by->arrive(by->self, (int)step->value);
+    return by->sent(by->self, step->operands, step->targets);
+}
+
+int ddl_direct_run(struct ddl_direct *direct)
 {
     const size_t which = direct->executions & 1, length = direct->lengths[which];
     const struct ddl_instruction *step = direct->instructions[which];
     const int64_t base = direct->base;
-    for (size_t i = 0; i < length; i++, step++) {
+    int error = 0;
+    for (size_t i = 0; i < length && !error; i++, step++) {
         direct->at = (int64_t)i;
         if (step->kind == DDL_REDUCE)
             reduce(direct, step);
         else if (step->kind == DDL_PUBLISH)
             __atomic_store_n(direct->own, (uint64_t)(base + step->value), __ATOMIC_RELEASE);
+        else if (step->kind != DDL_WAIT)
+            error = exchange(direct->messages, step);
         else if (direct->seen[step->peer] < base + step->value)
-            wait_longer(direct, step->peer, base + step->value);
+            error = wait_longer(direct, step->peer, base + step->value);
     }
     direct->base = base + direct->span;
     direct->executions++;
+    return error;
 }

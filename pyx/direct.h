@@ -1,10 +1,14 @@
-/* Runs a program of the direct transport: ranks that share memory, each behind a counter that the others watch.
+/* Runs a program of the direct transport: ranks that share memory, each behind a counter that the others watch, and
+ * messages to ranks that do not.
  *
  * A program is a list of instructions made once, by ddlbench/local/compile.py:
  *
  *     PUBLISH v    all that this rank has written and read so far is done: its counter becomes base + v (release)
  *     WAIT p v     until the counter of rank p is at least base + v (acquire)
  *     REDUCE       targets = source 0 op source 1 op ..., in one pass; with one source, a copy
+ *     POST         start a tick's messages, receives first
+ *     ARRIVE i     until receive i is done
+ *     SENT         until a tick's sends are done
  *
  * base grows by `span` with each execution, so counters never go back. docs/direct.md argues that no data is read
  * before it is there or overwritten before it was read; ddlbench/local/races.py proves it for a program.
@@ -17,10 +21,11 @@
 
 #include "kernels.h"
 
-enum ddl_direct_kind { DDL_PUBLISH = 0, DDL_WAIT = 1, DDL_REDUCE = 2 };
+enum ddl_direct_kind { DDL_PUBLISH = 0, DDL_WAIT = 1, DDL_REDUCE = 2, DDL_POST = 3, DDL_ARRIVE = 4, DDL_SENT = 5 };
 
 /* The same packed struct as ddlbench.local.program.INSTRUCTION, which a test holds equal. `operands` is the index of
- * the first of `sources` + `targets` pointers. Bit i of `stream`: target i is written past the caches. */
+ * the first of `sources` + `targets` pointers. Bit i of `stream`: target i is written past the caches.
+ * Of POST, ARRIVE and SENT, `sources` receives begin at `value`, and `targets` sends at `operands`. */
 struct ddl_instruction {
     int32_t kind;
     int32_t peer;
@@ -30,6 +35,16 @@ struct ddl_instruction {
     int32_t stream;
     int64_t value;
     int64_t count;
+};
+
+/* How messages are sent, which is MPI's business; each returns 0 or its error code. `progress` lets the library work on
+ * what is under way while this rank waits for something else. */
+struct ddl_messages {
+    void *self;
+    int (*post)(void *self, int receive, int receives, int send, int sends);
+    int (*arrive)(void *self, int receive);
+    int (*sent)(void *self, int send, int sends);
+    int (*progress)(void *self);
 };
 
 struct ddl_direct {
@@ -46,10 +61,11 @@ struct ddl_direct {
     size_t itemsize;
     int yielding;
     volatile int64_t at; /* the instruction under way, for a watchdog */
+    const struct ddl_messages *messages; /* NULL for a program without any */
 };
 
-/* Run the program once. */
-void ddl_direct_run(struct ddl_direct *direct);
+/* Run the program once; return 0, or the error code of a message. */
+int ddl_direct_run(struct ddl_direct *direct);
 
 /* Copy n bytes, none of them overlapping, past the caches where the processor can. The copy is complete for other
  * cores only after ddl_stream_fence. */

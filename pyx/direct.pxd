@@ -5,11 +5,22 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 cdef extern from "direct.h" nogil:
     enum:
         DDL_WAIT
+        DDL_ARRIVE
+        DDL_SENT
 
     struct ddl_instruction:
         int32_t kind
         int32_t peer
+        int32_t targets
+        int32_t operands
         int64_t value
+
+    struct ddl_messages:
+        void *self
+        int (*post)(void *, int, int, int, int) noexcept nogil
+        int (*arrive)(void *, int) noexcept nogil
+        int (*sent)(void *, int, int) noexcept nogil
+        int (*progress)(void *) noexcept nogil
 
     struct ddl_direct:
         const ddl_instruction *instructions[2]
@@ -25,5 +36,6 @@ cdef extern from "direct.h" nogil:
         size_t itemsize
         int yielding
         int64_t at
+        const ddl_messages *messages
 
-    void ddl_direct_run(ddl_direct *)
+    int ddl_direct_run(ddl_direct *)

@@ -14,18 +14,18 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 from clock cimport now_ns, wait_until
-from direct cimport DDL_WAIT, ddl_direct, ddl_direct_run, ddl_instruction
+from direct cimport DDL_ARRIVE, DDL_SENT, DDL_WAIT, ddl_direct, ddl_direct_run, ddl_instruction, ddl_messages
 from errors cimport check
 from kernels cimport ddl_divide_fn, ddl_divider, ddl_itemsize, ddl_reduce_fn, ddl_reducer, ddl_simd
 from libmpi cimport (
-    MPI_BYTE, MPI_DOUBLE, MPI_ERRORS_RETURN, MPI_FLOAT, MPI_IN_PLACE, MPI_INT32_T, MPI_INT64_T, MPI_MAX, MPI_MIN,
-    MPI_PROD, MPI_SUM, MPI_UINT8_T, MPI_Allreduce, MPI_Comm, MPI_Comm_f2c, MPI_Comm_rank, MPI_Comm_set_errhandler,
-    MPI_Comm_size, MPI_Datatype, MPI_Finalized, MPI_Fint, MPI_Op, MPI_Recv_init, MPI_Request, MPI_Request_free,
-    MPI_Send_init, MPI_Startall,
+    MPI_ANY_SOURCE, MPI_BYTE, MPI_DOUBLE, MPI_ERRORS_RETURN, MPI_FLOAT, MPI_IN_PLACE, MPI_INT32_T, MPI_INT64_T,
+    MPI_MAX, MPI_MIN, MPI_PROD, MPI_STATUS_IGNORE, MPI_SUM, MPI_UINT8_T, MPI_Allreduce, MPI_Comm, MPI_Comm_f2c,
+    MPI_Comm_rank, MPI_Comm_set_errhandler, MPI_Comm_size, MPI_Datatype, MPI_Finalized, MPI_Fint, MPI_Iprobe, MPI_Op,
+    MPI_Recv_init, MPI_Request, MPI_Request_free, MPI_Send_init, MPI_Startall,
 )
 from posix.stdlib cimport posix_memalign
 from step cimport COPY, FROM_INPUT, KEEP, LATE, SEND, Step
-from waiting cimport barrier, wait_all, wait_one
+from waiting cimport barrier, until_all, until_one, wait_all, wait_one
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from ddlbench.errors import UnsupportedError
 
 cdef enum:
     TAG = 17
+    PROBED = 18
     LINE = 128
     MOST_AT_ONCE = 1 << 30
     SENDING = -1
@@ -46,6 +47,7 @@ cdef enum Doing:
 
 STEP_SIZE = sizeof(Step)
 INSTRUCTION_SIZE = sizeof(ddl_instruction)
+REQUEST_SIZE = sizeof(Request)
 DOING = ("idle", "barrier", "start", "run")
 
 
@@ -453,19 +455,41 @@ cdef class Vendor(Runner):
         """Nothing to free: MPI_Allreduce keeps nothing between calls."""
 
 
+cdef struct Request:
+    # A message of the direct transport; ddlbench.local.program.REQUEST is the same struct.
+    uint64_t address
+    int64_t nbytes
+    int peer
+    int round
+    int segment
+    int unused
+
+
+cdef struct Exchanged:
+    # The messages of a plan of the direct transport, for functions that the loop in C calls.
+    MPI_Comm comm
+    MPI_Request *receives
+    MPI_Request *sends
+    bint yielding
+
+
 cdef class Direct(Runner):
-    """A program of the direct transport (ddlbench/local) bound to buffers and to memory that all ranks address.
+    """A program of the direct transport (ddlbench/local), bound to buffers and to memory that a node's ranks address.
 
     `variants` are `ddlbench.local.program.INSTRUCTION` tables, one or two, and `operands` their addresses, uint64.
     `counters` are the addresses of all ranks' counters, which are 0 when no rank has run the plan yet, and `span` by
-    how much an execution moves them. `memory` is kept alive with the plan.
+    how much an execution moves them; 0 is the address of a rank of another node. `memory` is kept alive with the plan.
+    `receives` and `sends` are `REQUEST` tables, of messages to and from other nodes.
     """
     cdef ddl_direct direct
+    cdef ddl_messages messages
+    cdef Exchanged exchanged
+    cdef int receives_count, sends_count
+    cdef object receives, sends
     cdef object kept
-    cdef size_t instructions
 
-    def __init__(self, MPI_Fint comm, variants, operands, counters, int64_t span, memory, sendbuf, recvbuf, int dtype,
-                 int op, bint yielding):
+    def __init__(self, MPI_Fint comm, variants, operands, counters, int64_t span, memory, receives, sends, sendbuf,
+                 recvbuf, int dtype, int op, bint yielding):
         Runner.__init__(self, comm, sendbuf, recvbuf, dtype, op == 4, yielding)
         self.direct.reducer = ddl_reducer(dtype, op)
         if self.direct.reducer == NULL:
@@ -485,10 +509,31 @@ cdef class Direct(Runner):
         self.direct.span = span
         self.direct.itemsize = self.itemsize
         self.direct.yielding = yielding
+        self.receives, self.sends = receives, sends
+        self.exchanged.comm, self.exchanged.yielding = self.comm, yielding
+        if len(receives) or len(sends):
+            self._make_requests(receives, sends)
+            self.messages = ddl_messages(&self.exchanged, post_messages, arrive_message, sent_messages,
+                                         progress_messages)
+            self.direct.messages = &self.messages
+
+    def _make_requests(self, const Request[::1] receives, const Request[::1] sends):
+        cdef Py_ssize_t i
+        self.exchanged.receives = <MPI_Request *>calloc(receives.shape[0] + 1, sizeof(MPI_Request))
+        self.exchanged.sends = <MPI_Request *>calloc(sends.shape[0] + 1, sizeof(MPI_Request))
+        if not (self.exchanged.receives and self.exchanged.sends):
+            raise MemoryError(f"no memory for a plan of {receives.shape[0] + sends.shape[0]} requests")
+        for i in range(receives.shape[0]):
+            check(MPI_Recv_init(<void *><size_t>receives[i].address, <int>receives[i].nbytes, MPI_BYTE,
+                                receives[i].peer, TAG, self.comm, &self.exchanged.receives[i]))
+            self.receives_count += 1
+        for i in range(sends.shape[0]):
+            check(MPI_Send_init(<const void *><size_t>sends[i].address, <int>sends[i].nbytes, MPI_BYTE,
+                                sends[i].peer, TAG, self.comm, &self.exchanged.sends[i]))
+            self.sends_count += 1
 
     cdef int reduce(self) except -1 nogil:
-        ddl_direct_run(&self.direct)
-        return 0
+        return check(ddl_direct_run(&self.direct))
 
     def waiting(self):
         """Return what the run waits for, as `Runner.waiting` says; a wait for a reader counts as receiving."""
@@ -497,9 +542,55 @@ cdef class Direct(Runner):
         if self.at.doing != RUN or <size_t>at >= self.direct.lengths[which]:
             return None
         cdef const ddl_instruction *step = &self.direct.instructions[which][at]
-        if step.kind != DDL_WAIT:
-            return None
-        return int(step.value), 0, (step.peer,), ()
+        if step.kind == DDL_WAIT:
+            return int(step.value), 0, (step.peer,), ()
+        if step.kind == DDL_ARRIVE:
+            one = self.receives[step.value]
+            return int(one["round"]), int(one["segment"]), (int(one["peer"]),), ()
+        if step.kind == DDL_SENT:
+            some = self.sends[step.operands:step.operands + step.targets]
+            peers = tuple(sorted(set(some["peer"].tolist())))
+            return int(some["round"][0]), int(some["segment"][0]), (), peers
+        return None
 
     def close(self):
-        """Nothing to free here: the memory belongs to the communicator."""
+        """Free the requests; the memory belongs to the communicator."""
+        cdef int finalized = 0, i
+        MPI_Finalized(&finalized)
+        if not finalized:
+            for i in range(self.receives_count):
+                MPI_Request_free(&self.exchanged.receives[i])
+            for i in range(self.sends_count):
+                MPI_Request_free(&self.exchanged.sends[i])
+        self.receives_count = self.sends_count = 0
+
+    def __dealloc__(self):
+        self.close()
+        free(self.exchanged.receives)
+        free(self.exchanged.sends)
+
+
+cdef int post_messages(void *plan, int receive, int receives, int send, int sends) noexcept nogil:
+    cdef Exchanged *of = <Exchanged *>plan
+    cdef int error = 0
+    if receives:
+        error = MPI_Startall(receives, &of.receives[receive])
+    if sends and not error:
+        error = MPI_Startall(sends, &of.sends[send])
+    return error
+
+
+cdef int arrive_message(void *plan, int receive) noexcept nogil:
+    cdef Exchanged *of = <Exchanged *>plan
+    return until_one(&of.receives[receive], of.yielding)
+
+
+cdef int sent_messages(void *plan, int send, int sends) noexcept nogil:
+    cdef Exchanged *of = <Exchanged *>plan
+    return until_all(sends, &of.sends[send], of.yielding)
+
+
+cdef int progress_messages(void *plan) noexcept nogil:
+    cdef Exchanged *of = <Exchanged *>plan
+    cdef int found
+    return MPI_Iprobe(MPI_ANY_SOURCE, PROBED, of.comm, &found, MPI_STATUS_IGNORE)

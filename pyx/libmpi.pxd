@@ -9,6 +9,7 @@ cdef extern from "mpi.h" nogil:
     ctypedef struct MPI_Status:
         pass
 
+    int MPI_ANY_SOURCE
     int MPI_SUCCESS
     void *MPI_IN_PLACE
     MPI_Status *MPI_STATUS_IGNORE
@@ -29,6 +30,7 @@ cdef extern from "mpi.h" nogil:
     int MPI_Recv_init(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *)
     int MPI_Isend(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *)
     int MPI_Irecv(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *)
+    int MPI_Iprobe(int, int, MPI_Comm, int *, MPI_Status *)
     int MPI_Startall(int, MPI_Request *)
     int MPI_Test(MPI_Request *, int *, MPI_Status *)
     int MPI_Wait(MPI_Request *, MPI_Status *)

@@ -12,30 +12,40 @@ cdef enum:
     SPINS = 50
 
 
-cdef inline int wait_one(MPI_Request *request, bint yielding) except -1 nogil:
-    cdef int done = 0, spins = 0
+cdef inline int until_one(MPI_Request *request, bint yielding) noexcept nogil:
+    """Wait and return MPI's error code."""
+    cdef int done = 0, spins = 0, error = 0
     if not yielding:
-        return check(MPI_Wait(request, MPI_STATUS_IGNORE))
+        return MPI_Wait(request, MPI_STATUS_IGNORE)
     while True:
-        check(MPI_Test(request, &done, MPI_STATUS_IGNORE))
-        if done:
-            return 0
+        error = MPI_Test(request, &done, MPI_STATUS_IGNORE)
+        if done or error:
+            return error
         spins += 1
         if spins > SPINS:
             sched_yield()
+
+
+cdef inline int until_all(int count, MPI_Request *requests, bint yielding) noexcept nogil:
+    """Wait and return MPI's error code."""
+    cdef int done = 0, spins = 0, error = 0
+    if not yielding:
+        return MPI_Waitall(count, requests, MPI_STATUSES_IGNORE)
+    while True:
+        error = MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE)
+        if done or error:
+            return error
+        spins += 1
+        if spins > SPINS:
+            sched_yield()
+
+
+cdef inline int wait_one(MPI_Request *request, bint yielding) except -1 nogil:
+    return check(until_one(request, yielding))
 
 
 cdef inline int wait_all(int count, MPI_Request *requests, bint yielding) except -1 nogil:
-    cdef int done = 0, spins = 0
-    if not yielding:
-        return check(MPI_Waitall(count, requests, MPI_STATUSES_IGNORE))
-    while True:
-        check(MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE))
-        if done:
-            return 0
-        spins += 1
-        if spins > SPINS:
-            sched_yield()
+    return check(until_all(count, requests, yielding))
 
 
 cdef inline int barrier(MPI_Comm comm, bint yielding) except -1 nogil:

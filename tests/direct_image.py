@@ -1,22 +1,25 @@
 """Programs of the direct transport as a file for tests/direct/stress.c, and the compiled program that reads it."""
 
 import subprocess
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
 
-from ddlbench.local.compile import Layout, choose_ways, compile_rank, exchange
+from ddlbench.local.binding import program_for
 from ddlbench.local.program import Instruction, Program, tabulate
+from ddlbench.local.ways import Layout
 from ddlbench.schedule.lower import Schedule
 
 SOURCES = ("tests/direct/stress.c", "pyx/direct.c", "pyx/kernels.c")
 
 
-def programs_of(schedule: Schedule, layout: Layout) -> list[Program]:
-    """Return the programs of all ranks."""
-    steps = exchange(schedule)
-    choose_ways(steps, layout)
-    return [compile_rank(steps, layout, rank) for rank in range(schedule.ranks)]
+def programs_of(schedule: Schedule, layout: Layout, ranks_per_node: Sequence[int] = ()) -> list[Program]:
+    """Return the programs of all ranks, which stand node by node; without `ranks_per_node` on one."""
+    ends = list(accumulate(ranks_per_node or [schedule.ranks], initial=0))
+    nodes = [range(begin, end) for begin, end in pairwise(ends)]
+    return [program_for(schedule, layout, rank, node) for node in nodes for rank in node]
 
 
 def write_image(path: Path, programs: list[Program], layout: Layout) -> Path:

@@ -67,7 +67,7 @@ class Layout:
 
 
 Key = tuple[str, int, str, str, bool, int, str, int]
-Price = Callable[[BoundAlgorithm, int], tuple[float | None, float | None]]
+Price = Callable[[BoundAlgorithm, int, str], tuple[float | None, float | None]]
 """From an algorithm and a vector's bytes to the lower bound and the predicted time, in microseconds."""
 
 
@@ -303,7 +303,7 @@ class Sweep:
 
     def _patience_s(self, algorithm: BoundAlgorithm, nbytes: int) -> float:
         """Return for how long nothing may move in a run: many times what it should take, and a minute at least."""
-        prices = [price for price in self._price(algorithm, nbytes) if price is not None]
+        prices = [price for price in self._price(algorithm, nbytes, "") if price is not None]
         return max(LEAST_SECONDS, PATIENCE * max(prices, default=0.0) * 1e-6)
 
     def _end(self, group: Group, trial: Trial, plan: "Plan | ColdPlan", buffers: Buffers) -> None:
@@ -466,7 +466,7 @@ class Sweep:
     def _point(self, group: Group, trial: Trial) -> Point:
         """Return the trial as a record, complete on rank 0 (collective)."""
         slowest = np.concatenate([np.empty(0, np.int64), *trial.samples])
-        bound_us, model_us = self._price(trial.algorithm, group.cell.nbytes)
+        bound_us, model_us = self._price(trial.algorithm, group.cell.nbytes, trial.transport)
         return Point(
             algorithm=trial.algorithm.name,
             nbytes=group.cell.nbytes,

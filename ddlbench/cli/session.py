@@ -269,7 +269,7 @@ class Session:
             self._config,
             stage.algorithms,
             layout=stage.layout,
-            price=lambda bound, nbytes: self._price(links, stage.layout, bound, nbytes),
+            price=lambda bound, nbytes, transport: self._price(links, stage.layout, bound, nbytes, transport),
             listener=recorder,
             timer=start(stage.here)[0],
             done=opened.done,
@@ -303,9 +303,11 @@ class Session:
         told = {**(record.clock or {}), **clock.summary().to_json()}
         return replace(record, clock=told, trust=tuple(dict.fromkeys((*record.trust, *flags))))
 
-    def _price(self, links: Links, at: Layout, bound: BoundAlgorithm, nbytes: int) -> tuple[float | None, float | None]:
+    def _price(
+        self, links: Links, at: Layout, bound: BoundAlgorithm, nbytes: int, transport: str
+    ) -> tuple[float | None, float | None]:
         """Return the lower bound and the predicted time in microseconds, None where there is none."""
-        least, predicted = prices(links, at.nodes, at.ranks, bound, nbytes)
+        least, predicted = prices(links, at.nodes, at.ranks, bound, nbytes, shared=transport.startswith("mixed"))
         return _micro(least), _micro(predicted)
 
 

@@ -50,7 +50,9 @@ import click
 @click.option("--per-rank", is_flag=False, flag_value="1", metavar="[0|1]", help="Store each rank's own times (0).")
 @click.option("-c", "check", is_flag=False, flag_value="1", metavar="[0|1]", help="Check results, as --check (1).")
 @click.option("--check/--no-check", "checked", default=None, help="Compare every element of every result, or none.")
-@click.option("--transport", metavar="[auto|direct|p2p]", help="Shared memory or messages (auto: direct on one node).")
+@click.option(
+    "--transport", metavar="[auto|direct|p2p]", help="Shared memory inside nodes (direct, auto), or messages alone."
+)
 @click.option(
     "--buffers", metavar="[ordinary|registered]", help="Arrays of any memory, or such as all ranks of a node address."
 )

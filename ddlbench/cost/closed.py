@@ -9,12 +9,15 @@ from ddlbench.cost.links import Link, Links
 from ddlbench.schedule.algorithm import BoundAlgorithm
 
 
-def bound_seconds(links: Links, nodes: int, ranks: int, nbytes: int) -> float | None:
+def bound_seconds(links: Links, nodes: int, ranks: int, nbytes: int, *, shared: bool = False) -> float | None:
     """Return the greatest of the lower bounds for an allreduce of `nbytes`; None with one rank and for an empty vector.
 
     `ranks` are on the first `nodes` nodes. ceil(log2 p) latencies; 2(p-1)/p n bytes through the fastest link; and what
-    the nodes' network links must carry. Reduction is not counted: a fast enough kernel hides it.
+    the nodes' network links must carry. Reduction is not counted: a fast enough kernel hides it. `shared` says that
+    the ranks of a node share memory, whose speed was not measured: then there are as many parties as nodes.
     """
+    if shared:
+        ranks = nodes
     known = [link for link in _known(links, nodes, ranks) if link]
     if ranks < 2 or not nbytes or not known:
         return None
@@ -68,14 +71,14 @@ def model_seconds(links: Links, nodes: int, ranks: int, algorithm: BoundAlgorith
 
 
 def prices(
-    links: Links, nodes: int, ranks: int, algorithm: BoundAlgorithm, nbytes: int
+    links: Links, nodes: int, ranks: int, algorithm: BoundAlgorithm, nbytes: int, *, shared: bool = False
 ) -> tuple[float | None, float | None]:
-    """Return the lower bound and what the model says, in seconds; None where there is none.
+    """Return the lower bound and what the model says, in seconds; None where there is none. `shared`: see there.
 
     For an empty vector nothing is sent, so it has neither: what the model says at 0 is where its line begins.
     """
     predicted = model_seconds(links, nodes, ranks, algorithm, nbytes) if nbytes else None
-    return bound_seconds(links, nodes, ranks, nbytes), predicted
+    return bound_seconds(links, nodes, ranks, nbytes, shared=shared), predicted
 
 
 def _seconds(vectors: Fraction, nbytes: int, bytes_per_s: float) -> float:

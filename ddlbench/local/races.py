@@ -1,4 +1,4 @@
-"""A proof that the programs of all ranks have no race and cannot deadlock, in any order in which they may run.
+"""A proof that the programs of all ranks, of all nodes, have no race and cannot deadlock, in any order of events.
 
 A `PUBLISH` happens before every `WAIT` that it satisfies; a rank's instructions happen in order. Two ranks that touch
 the same bytes, one of them writing, must be ordered by that: it is what release and acquire promise on any machine,
@@ -8,20 +8,40 @@ FastTrack, PLDI 2009): a clock counts, for each rank, its publications that must
 The order does not depend on luck: a wait is taken to be satisfied by the first publication that can satisfy it, and a
 program has only one order in which its publications follow from each other. So one walk through the programs decides
 for all interleavings, and a walk that cannot go on is a deadlock.
+
+A message between nodes is touched by the MPI library from its `POST` until its `ARRIVE` or `SENT`: whoever else touches
+those bytes must do so before the one or after the other, its own rank included. A receive ends once the sender has
+posted it and a send once the receiver has; what they knew of others is not taken for known, which is on the safe side.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ddlbench.errors import ProofError
-from ddlbench.local.compile import Layout
-from ddlbench.local.program import INPUT, OUTPUT, PUBLISH, SLOT, WAIT, Instruction, Place, Program, accesses
+from ddlbench.local.program import (
+    ARRIVE,
+    INPUT,
+    OUTPUT,
+    POST,
+    PUBLISH,
+    SENT,
+    SLOT,
+    STAGE,
+    WAIT,
+    Instruction,
+    Place,
+    Program,
+    Request,
+    accesses,
+)
+from ddlbench.local.ways import Layout
 
 EXECUTIONS = 4
 """How many executions follow each other in the proof: both sets of slots are used twice."""
-NAMES = ("input", "output", "slot")
+NAMES = ("input", "output", "slot", "stage")
 
 
 @dataclass(frozen=True)
@@ -46,6 +66,16 @@ class Access:
         return f"rank {self.rank} {verb} {self.nbytes} bytes of {where} ({self.what})"
 
 
+@dataclass
+class _UnderWay:
+    """A message that has been posted: its number among those of the two ranks in this direction, and since when."""
+
+    number: int
+    request: Request
+    place: Place
+    since: tuple[int, ...]
+
+
 class _Rank:
     """One rank on its way through its executions."""
 
@@ -54,6 +84,11 @@ class _Rank:
         self.clock = [0] * len(programs)
         self.accesses: list[Access] = []
         self.published: list[tuple[int, tuple[int, ...]]] = []
+        self.receives: dict[int, list[int]] = defaultdict(list)
+        self.sends: dict[int, list[int]] = defaultdict(list)
+        """The elements of each message that was posted, by the other rank."""
+        self._receiving: dict[int, _UnderWay] = {}
+        self._sending: dict[int, _UnderWay] = {}
         self.left = list(self._events())[::-1]
 
     def _events(self) -> Iterator[tuple[int, Instruction | None]]:
@@ -75,11 +110,56 @@ class _Rank:
         elif one.kind == WAIT:
             if not self._waited(others[one.peer], base + one.value, base + self._program.span):
                 return False
+        elif one.kind == POST:
+            self._post(one)
+        elif one.kind in (ARRIVE, SENT):
+            if not self._ended(one, others):
+                return False
         else:
             for place, nbytes, write in accesses(one, self._layout.itemsize):
                 self._access(place, nbytes, f"execution {execution}", write=write)
         self.left.pop()
         return True
+
+    def _post(self, one: Instruction) -> None:
+        posted = ((one.receives, self._program.receives, self.receives, self._receiving),
+                  (one.sends, self._program.sends, self.sends, self._sending))  # fmt: skip
+        for numbers, requests, all_of, under_way in posted:
+            for at in numbers:
+                if at in under_way:
+                    raise ProofError(f"race: rank {self.rank} posts message {at} again while it is under way")
+                request = requests[at]
+                known = all_of[request.peer]
+                under_way[at] = _UnderWay(len(known), request, self._meant(request.place), tuple(self.clock))
+                known.append(request.elements)
+
+    def _ended(self, one: Instruction, others: Sequence["_Rank"]) -> bool:
+        """End receives or sends, unless one of them must wait for the other side; say whether they ended."""
+        arrive = one.kind == ARRIVE
+        numbers, under_way = (one.receives, self._receiving) if arrive else (one.sends, self._sending)
+        for at in numbers:
+            if at not in under_way:
+                raise ProofError(f"deadlock: rank {self.rank} waits for message {at}, which it has not posted")
+            message = under_way[at]
+            peer = others[message.request.peer]
+            known = (peer.sends if arrive else peer.receives)[self.rank]
+            if len(known) <= message.number:
+                return False
+            if known[message.number] != message.request.elements:
+                raise ProofError(f"rank {self.rank} and rank {peer.rank} have messages of different lengths in turn")
+        for at in numbers:
+            self._record(under_way.pop(at), write=arrive)
+        return True
+
+    def _record(self, message: _UnderWay, *, write: bool) -> None:
+        """Note what MPI has read or written: begun at the post, over now."""
+        nbytes = message.request.elements * self._layout.itemsize
+        epoch, what = self.clock[self.rank], f"a message with rank {message.request.peer}"
+        self.accesses.append(Access(self.rank, message.place, nbytes, write, epoch, message.since, what))
+
+    def _meant(self, place: Place) -> Place:
+        """Return the place; in place, input and output are one."""
+        return place._replace(space=OUTPUT) if self._layout.in_place and place.space == INPUT else place
 
     def _use(self, execution: int) -> None:
         """Let the user write the input and read the output."""
@@ -98,10 +178,20 @@ class _Rank:
         return True
 
     def _access(self, place: Place, nbytes: int, what: str, *, write: bool) -> None:
-        if self._layout.in_place and place.space == INPUT:
-            place = place._replace(space=OUTPUT)
         clock = tuple(self.clock)
-        self.accesses.append(Access(self.rank, place, nbytes, write, clock[self.rank], clock, what))
+        found = Access(self.rank, self._meant(place), nbytes, write, clock[self.rank], clock, what)
+        self._check_messages(found)
+        self.accesses.append(found)
+
+    def _check_messages(self, access: Access) -> None:
+        """Refuse what this rank itself does to bytes of a message under way."""
+        receiving = [(message, True) for message in self._receiving.values()]
+        sending = [(message, False) for message in self._sending.values()]
+        for message, written in receiving + sending:
+            begin, end = message.place.offset, message.place.offset + message.request.elements * self._layout.itemsize
+            same = access.place[:2] == message.place[:2] and access.place.offset < end
+            if same and begin < access.place.offset + access.nbytes and (written or access.write):
+                raise ProofError(f"race: {access}, while a message with rank {message.request.peer} is under way")
 
 
 def prove(programs: Sequence[Program], layout: Layout) -> int:
@@ -131,7 +221,9 @@ def _advance(one: _Rank, ranks: Sequence[_Rank]) -> int:
 
 
 def _check_inside(access: Access, programs: Sequence[Program], layout: Layout) -> None:
-    room = programs[access.place.rank].slot_nbytes if access.place.space == SLOT else layout.count * layout.itemsize
+    program = programs[access.place.rank]
+    rooms = {SLOT: program.slot_nbytes, STAGE: program.stage_nbytes}
+    room = rooms.get(access.place.space, layout.count * layout.itemsize)
     if access.place.offset < 0 or access.place.offset + access.nbytes > room:
         raise ProofError(f"{access}: it has {room} bytes")
 

@@ -1,7 +1,8 @@
-"""The direct transport of a communicator whose ranks share memory: its windows, and the plans that run there."""
+"""The direct transport of a communicator: windows of each node's ranks, and the plans that run there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,19 @@ Buffers = tuple[Array, Array]
 
 
 @dataclass(frozen=True)
+class Cut:
+    """What all ranks must agree on to cut a vector alike.
+
+    The most chunks of a message of any rank, the segments for messages between nodes, 0 without any, and how many bytes
+    a message may have, None for what the transport likes.
+    """
+
+    message_chunks: int
+    between_nodes: int
+    piece_nbytes: int | None
+
+
+@dataclass(frozen=True)
 class Runnable:
     """What runs: the engine's runner, the transport's name in records, the segments, and what gives its slot back."""
 
@@ -34,11 +48,27 @@ class Runnable:
 
 
 class SharedMemory:
-    """The memory that the ranks of `comm` share. `yielding` says that ranks that wait give their processor away."""
+    """The memory that the ranks of each node of `comm` share; `node` holds those of this rank's node, ascending.
 
-    def __init__(self, comm: "MPI.Comm", *, yielding: bool) -> None:
-        self._comm, self.yielding = comm, yielding
-        self._windows = Windows(comm)
+    `yielding` says that ranks that wait give their processor away.
+    """
+
+    def __init__(self, comm: "MPI.Comm", node: Collection[int], *, yielding: bool) -> None:
+        self._comm, self._ranks, self.yielding = comm, tuple(node), yielding
+
+    @property
+    def several(self) -> bool:
+        """Whether there are ranks on other nodes, which are reached by messages."""
+        return len(self._ranks) < self._comm.size
+
+    @cached_property
+    def _node(self) -> "MPI.Comm":
+        """A communicator of the node's ranks, in their order; collective when it is first used."""
+        return self._comm.Split(self._ranks[0], key=self._comm.rank) if self.several else self._comm
+
+    @cached_property
+    def _windows(self) -> Windows:
+        return Windows(self._node, self._comm)
 
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> Array:
         """Return a new array at the same place of a new window on all ranks; collective."""
@@ -50,38 +80,37 @@ class SharedMemory:
         if not self._windows.release(array):
             raise UsageError("only an array of Communicator.empty that is still there can be released")
 
-    def plan(
-        self, whole: Schedule, message_chunks: int, buffers: Buffers, kind: DType, op: int, piece_nbytes: int | None
-    ) -> Runnable:
-        """Return what runs the schedule `whole`, of all ranks, on flat buffers; collective.
-
-        `message_chunks` is the most that a message of any rank has; `piece_nbytes` bounds a message's bytes.
-        """
+    def plan(self, tables: Schedule, cut: Cut, buffers: Buffers, kind: DType, op: int) -> Runnable:
+        """Return what runs the schedule of which `tables` has the node's ranks, on flat buffers; collective."""
         where = self._registered(buffers)
         layout = layout_for(
-            whole,
-            message_chunks,
+            tables,
+            cut.message_chunks,
             buffers[0].size,
             kind.itemsize,
             registered=where is not None,
             in_place=buffers[0].ctypes.data == buffers[1].ctypes.data,
-            piece_nbytes=piece_nbytes,
+            piece_nbytes=cut.piece_nbytes,
+            between_nodes=cut.between_nodes,
         )
-        program = program_for(whole, layout, self._comm.rank)
+        program = program_for(tables, layout, self._comm.rank, self._ranks)
         return self._runnable(program, buffers, where, kind, op, layout.segments)
 
     def floor(self, buffers: Buffers, kind: DType, *, stream: bool) -> Runnable:
         """Return what moves the bytes of an allreduce and reduces nothing; collective, see `floor_program`."""
         where = self._registered(buffers)
-        if where is None:
-            raise UsageError("the least time to move bytes is measured on arrays of Communicator.empty")
+        if where is None or self.several:
+            raise UsageError("the least time to move bytes is measured on arrays of Communicator.empty, on one node")
         size, rank = self._comm.size, self._comm.rank
         program = floor_program(size, rank, buffers[0].size, kind.itemsize, stream=stream)
         return self._runnable(program, buffers, where, kind, 0, 1)
 
     def free(self) -> None:
         """Give all memory back; collective."""
-        self._windows.free()
+        if "_windows" in self.__dict__:
+            self._windows.free()
+        if self.several and "_node" in self.__dict__:
+            self._node.Free()
 
     def _runnable(
         self,
@@ -93,20 +122,25 @@ class SharedMemory:
         segments: int,
     ) -> Runnable:
         slot = self._windows.reserve(program.slot_nbytes)
-        at = bind(program, (*self._addresses(buffers, where), slot.addresses))
+        stage: Array = np.empty(program.stage_nbytes, np.uint8)
+        spaces = (*self._addresses(buffers, where), self._everywhere(slot.addresses), self._own(stage))
+        at = bind(program, spaces, kind.itemsize)
         runner = _engine.Direct(
             self._comm.py2f(),
             at.variants,
             at.operands,
             at.counters,
             program.span,
-            slot,
+            (slot, stage),
+            at.receives,
+            at.sends,
             *buffers,
             kind.code,
             op,
             self.yielding,
         )
-        return Runnable(runner, "direct" if where else "direct-slots", segments, slot.close)
+        kept = "direct" if where else "direct-slots"
+        return Runnable(runner, kept.replace("direct", "mixed") if self.several else kept, segments, slot.close)
 
     def _registered(self, buffers: Buffers) -> tuple[Registered, Registered] | None:
         """Return where the buffers lie, if that is the same place of the same windows on all ranks; collective."""
@@ -123,7 +157,20 @@ class SharedMemory:
     def _addresses(self, buffers: Buffers, where: tuple[Registered, Registered] | None) -> tuple[list[int], list[int]]:
         """Return where this process finds each rank's input and output; only its own, where they are not registered."""
         if where:
-            return self._windows.addresses(where[0]), self._windows.addresses(where[1])
-        own = np.arange(self._comm.size) == self._comm.rank
-        sender, receiver = ((own * buffer.ctypes.data).tolist() for buffer in buffers)
+            sender, receiver = (self._everywhere(self._windows.addresses(one)) for one in where)
+        else:
+            sender, receiver = (self._own(buffer) for buffer in buffers)
         return sender, receiver
+
+    def _own(self, array: Array) -> list[int]:
+        """Return an address for each rank: that of `array` for this one, else 0."""
+        addresses = [0] * self._comm.size
+        addresses[self._comm.rank] = array.ctypes.data
+        return addresses
+
+    def _everywhere(self, addresses: Collection[int]) -> list[int]:
+        """Return an address for each rank: those given, of the ranks of the node, else 0."""
+        found = [0] * self._comm.size
+        for rank, address in zip(self._ranks, addresses, strict=True):
+            found[rank] = address
+        return found

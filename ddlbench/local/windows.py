@@ -29,14 +29,15 @@ class Window:
     """`nbytes` on each rank of a communicator whose ranks share memory; collective to make and to free.
 
     Each rank touches its own part first, so that it lies in the memory of its own processor. `addresses` are where this
-    process finds each rank's part. Raises `MemoryError` on all ranks when there is no room for it,
-    `UnsupportedError` when the library keeps a copy that loads and stores do not see.
+    process finds each rank's part. `everyone` is the communicator of all who make one at once, each node its own.
+    Raises `MemoryError` on all of them when one node has no room for it, `UnsupportedError` when the library keeps a
+    copy that loads and stores do not see.
     """
 
-    def __init__(self, comm: "MPI.Comm", nbytes: int) -> None:
+    def __init__(self, comm: "MPI.Comm", everyone: "MPI.Comm", nbytes: int) -> None:
         from mpi4py import MPI
 
-        _check_room(comm, nbytes + ALIGNMENT)
+        _check_room(comm.size, everyone, nbytes + ALIGNMENT)
         self.nbytes = nbytes
         info = MPI.Info.Create()
         info.Set("alloc_shared_noncontig", "true")
@@ -70,18 +71,17 @@ class Registered:
     offset: int
 
 
-def _check_room(comm: "MPI.Comm", nbytes: int) -> None:
-    """Raise `MemoryError` on all ranks unless there is shared memory for `nbytes` on each; collective.
+def _check_room(ranks: int, everyone: "MPI.Comm", nbytes: int) -> None:
+    """Raise `MemoryError` on all of `everyone` unless each node has `nbytes` of shared memory for each of its ranks.
 
     Asked first, for MPI says "known error not in list", and not always on all ranks.
     """
-    from mpi4py import MPI
-
-    asked = np.array([-nbytes, _room()], np.int64)
-    comm.Allreduce(MPI.IN_PLACE, asked, MPI.MIN)
-    need, room = -int(asked[0]) * comm.size, int(asked[1])
-    if need > room:
-        raise MemoryError(f"no shared memory for {need} bytes, {room} are free in {SHARED} or allowed in a file")
+    need, room = nbytes * ranks, _room()
+    worst = min(everyone.allgather((room - need, need, room)))
+    if worst[0] < 0:
+        raise MemoryError(
+            f"no shared memory for {worst[1]} bytes, {worst[2]} are free in {SHARED} or allowed in a file"
+        )
 
 
 def _room() -> int:
@@ -93,10 +93,13 @@ def _room() -> int:
 
 
 class Windows:
-    """The windows of a communicator: what buffers were asked for, and arenas for the slots of plans."""
+    """The windows of the ranks of a node: what buffers were asked for, and arenas for the slots of plans.
 
-    def __init__(self, comm: "MPI.Comm") -> None:
-        self._comm = comm
+    All nodes make theirs together: what is collective is so over `everyone`.
+    """
+
+    def __init__(self, node: "MPI.Comm", everyone: "MPI.Comm") -> None:
+        self._node, self._everyone = node, everyone
         self._buffers: dict[int, Window] = {}
         self._made = 0
         self._arenas: list[Window] = []
@@ -104,7 +107,7 @@ class Windows:
 
     def empty(self, nbytes: int) -> Bytes:
         """Return a new buffer of `nbytes` that all ranks can address; collective."""
-        window = Window(self._comm, nbytes)
+        window = Window(self._node, self._everyone, nbytes)
         self._buffers[self._made] = window
         self._made += 1
         return window.own[:nbytes]
@@ -120,7 +123,7 @@ class Windows:
     def find(self, array: npt.NDArray[Any]) -> Registered | None:
         """Return where `array` lies, None when not in a window of this communicator."""
         address = array.ctypes.data
-        starts = sorted((window.addresses[self._comm.rank], number) for number, window in self._buffers.items())
+        starts = sorted((window.addresses[self._node.rank], number) for number, window in self._buffers.items())
         at = bisect_right(starts, (address, self._made)) - 1
         if at < 0:
             return None
@@ -129,7 +132,7 @@ class Windows:
         return Registered(number, address - start) if inside else None
 
     def addresses(self, where: Registered) -> list[int]:
-        """Return where this process finds each rank's bytes at `where`."""
+        """Return where this process finds the bytes at `where` of each rank of the node."""
         return [start + where.offset for start in self._buffers[where.window].addresses]
 
     def reserve(self, nbytes: int) -> "Slot":
@@ -140,15 +143,15 @@ class Windows:
         from mpi4py import MPI
 
         asked = np.array([nbytes, self._end(), len(self._arenas)], np.int64)
-        self._comm.Allreduce(MPI.IN_PLACE, asked, MPI.MAX)
+        self._everyone.Allreduce(MPI.IN_PLACE, asked, MPI.MAX)
         most, begin = (int(value) for value in -(-asked[:2] // ALIGNMENT) * ALIGNMENT)
         if not self._arenas or begin + most > self._arenas[-1].nbytes:
-            self._arenas.append(Window(self._comm, max(ARENA_NBYTES, 2 * most)))
+            self._arenas.append(Window(self._node, self._everyone, max(ARENA_NBYTES, 2 * most)))
             self._used.append({})
             begin = 0
         arena, used = self._arenas[-1], self._used[-1]
         arena.own[begin : begin + most] = 0
-        self._comm.Barrier()
+        self._node.Barrier()
         used[begin] = begin + most
         return Slot(tuple(start + begin for start in arena.addresses), used, begin)
 
@@ -164,7 +167,7 @@ class Windows:
 
 @dataclass(frozen=True)
 class Slot:
-    """A piece of an arena: where this process finds it of each rank; given back by `close`, on this rank alone."""
+    """A piece of an arena: where this process finds it of each rank of the node; `close` gives this rank's own back."""
 
     addresses: tuple[int, ...]
     _used: dict[int, int]

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from ddlbench.algorithms import resolve
-from ddlbench.local.compile import Layout
+from ddlbench.local.ways import Layout
 from ddlbench.schedule.grid import Grid
 from ddlbench.schedule.lower import lower
 

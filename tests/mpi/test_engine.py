@@ -1,6 +1,8 @@
 """The engine does what the tables say: bit for bit what the reference executor does, for any count, in any place."""
 
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +11,10 @@ import pytest
 from ddlbench.algorithms import available
 from ddlbench.comm import Communicator
 from ddlbench.dtypes import DTYPES, OPS
+from ddlbench.schedule.grid import Grid
 from ddlbench.schedule.lower import lower
 from ddlbench.schedule.reference import execute, widen
+from ddlbench.topology import Topology, discover
 
 RANKS = (1, 2, 3, 5, 8)
 NAMES = [a.name for a in available()]
@@ -31,6 +35,8 @@ def inputs_of(ranks: int, count: int, dtype: str, seed: int = 1) -> list[np.ndar
 
 WAYS = ("p2p", "direct-slots", "direct")
 """Messages, slots in shared memory, and buffers there."""
+MIXED = ("mixed-slots", "mixed")
+"""The same two inside nodes, and messages between."""
 
 
 def check(
@@ -38,7 +44,7 @@ def check(
 ) -> None:
     """Run one allreduce over each transport and hold it against the reference."""
     inputs = inputs_of(comm.size, count, dtype)
-    for way in WAYS:
+    for way in WAYS if comm.topology.nodes == 1 else MIXED:
         check_over(comm, way, inputs, text, dtype, op, count, in_place=in_place, message=message)
 
 
@@ -56,13 +62,14 @@ def check_over(
 ) -> None:
     """Run an allreduce three times over; the send buffer and what lies around the buffers must not change."""
     storage = DTYPES[dtype].storage
-    empty = comm.empty if way == "direct" else np.empty
+    registered, transport = "-" not in way, "p2p" if way == "p2p" else "direct"
+    empty = comm.empty if registered and transport == "direct" else np.empty
     guarded, source = empty(count + 16, storage), empty(count, storage)
     guarded[:] = 77
     result = guarded[8 : 8 + count]
     sent = result if in_place else source
     with comm.plan(
-        sent, result, op=op, algorithm=text, dtype=dtype, segment_nbytes=message, transport=way.split("-")[0]
+        sent, result, op=op, algorithm=text, dtype=dtype, segment_nbytes=message, transport=transport
     ) as plan:
         assert plan.transport == way
         for _ in range(3):
@@ -75,7 +82,7 @@ def check_over(
     assert np.array_equal(source, inputs[comm.rank]), what
     assert np.all(guarded[:8] == 77), what
     assert np.all(guarded[8 + count :] == 77), what
-    if way == "direct":
+    if registered and transport == "direct":
         comm.release(guarded)
         comm.release(source)
 
@@ -88,6 +95,25 @@ def test_every_algorithm_matches_the_reference(comm, text):
             for in_place in (False, True):
                 check(ours, text, "float32", "sum", count, in_place=in_place, message=None)
                 check(ours, text, "float32", "sum", count, in_place=in_place, message=256)
+
+
+def apart(found: Topology, ranks_per_node: Sequence[int]) -> Topology:
+    """Return `found`, of ranks that all share memory, as if they were on nodes of their own."""
+    nodes = [node for node, ranks in enumerate(ranks_per_node) for _ in range(ranks)]
+    return replace(found, node_of=tuple(nodes), machine_of=found.machine_of or found.node_of)
+
+
+@pytest.mark.mpi(3, 5, 8, timeout=120)
+@pytest.mark.parametrize("text", NAMES)
+def test_every_algorithm_matches_the_reference_with_messages_between_nodes(comm, text, monkeypatch):
+    """Nodes that are none, so that one machine is enough: what is shared within them, and sent between, is the same."""
+    for ranks_per_node in {3: [(2, 1)], 5: [(3, 2), (1, 1, 3)], 8: [(4, 4), (2, 2, 2, 2)]}[comm.size]:
+        monkeypatch.setattr("ddlbench.comm.discover", lambda of, nodes=ranks_per_node: apart(discover(of), nodes))
+        grid = Grid((comm.size,)) if len(set(ranks_per_node)) > 1 else None
+        with Communicator(comm, grid=grid) as ours:
+            for count in (0, 1, comm.size + 1, 1003):
+                check(ours, text, "float32", "sum", count, in_place=count % 2 == 0, message=None)
+                check(ours, text, "float32", "sum", count, in_place=count % 2 == 1, message=256)
 
 
 @pytest.mark.mpi(2, 3, 5, timeout=120)

@@ -36,6 +36,7 @@ def test_on_one_node_of_many_the_network_does_not_matter():
 def test_with_one_rank_on_each_node_the_link_inside_a_node_does_not_matter():
     assert bound_seconds(FOUR, 4, 4, 8) == pytest.approx(2 * 20e-6)
     assert bound_seconds(FOUR, 4, 8, 8) == pytest.approx(3 * 1e-6)
+    assert bound_seconds(FOUR, 4, 8, 8, shared=True) == pytest.approx(2 * 20e-6)
 
 
 @pytest.mark.parametrize("nodes", [1, 4])

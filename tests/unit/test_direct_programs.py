@@ -1,7 +1,7 @@
 """Programs of the direct transport: race-free and right for every algorithm, and the proof finds what is not."""
 
 import subprocess
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
@@ -13,9 +13,25 @@ from ddlbench.algorithms import available, resolve
 from ddlbench.dtypes import DTYPES
 from ddlbench.errors import ProofError
 from ddlbench.local.binding import layout_for
-from ddlbench.local.compile import Layout
-from ddlbench.local.program import INPUT, INSTRUCTION, OUTPUT, PUBLISH, REDUCE, SLOT, WAIT, Place, Program
+from ddlbench.local.program import (
+    ARRIVE,
+    INPUT,
+    INSTRUCTION,
+    OUTPUT,
+    POST,
+    PUBLISH,
+    REDUCE,
+    REQUEST,
+    SENT,
+    SLOT,
+    STAGE,
+    WAIT,
+    Place,
+    Program,
+    Request,
+)
 from ddlbench.local.races import prove
+from ddlbench.local.ways import Layout
 from ddlbench.schedule.grid import Grid
 from ddlbench.schedule.lower import Schedule, lower
 from ddlbench.schedule.reference import combine, execute
@@ -34,14 +50,28 @@ def schedule_of(text: str, dims: tuple[int, ...]) -> Schedule:
     return lower(resolve(text, Grid(dims)))
 
 
+@dataclass
+class Message:
+    """A send or a receive of the machine; `done` once the bytes have moved."""
+
+    rank: int
+    request: Request
+    done: bool = False
+
+
 class Machine:
-    """Runs the programs of all ranks on numpy memory, in an order of its own choice."""
+    """Runs the programs of all ranks on numpy memory, in an order of its own choice; messages move when it likes."""
 
     def __init__(self, programs: list[Program], layout: Layout, seed: int) -> None:
         self.programs, self.layout = programs, layout
         self.random = np.random.default_rng(seed)
         self.memory = {(rank, SLOT): np.zeros(one.slot_nbytes, np.uint8) for rank, one in enumerate(programs)}
+        self.memory |= {(rank, STAGE): np.zeros(one.stage_nbytes, np.uint8) for rank, one in enumerate(programs)}
         self.counters = [0] * len(programs)
+        self.posted: dict[tuple[int, int, bool], list[Message]] = {}
+        """Of two ranks, by sender, receiver and whether it is the sender's side: what was posted, in order."""
+        self.messages: dict[tuple[int, int, bool], Message] = {}
+        """By rank, index of the request and whether it is a send: the last that was posted."""
 
     def run(self, inputs: list[np.ndarray], execution: int) -> list[np.ndarray]:
         for rank, values in enumerate(inputs):
@@ -51,19 +81,54 @@ class Machine:
         left = [list(one.variant(execution))[::-1] for one in self.programs]
         while any(left):
             order = self.random.permutation(len(left))
+            moved = self.random.random() < 0.5 and self.move()
             stepped = [rank for rank in order if left[rank] and self.step(rank, left[rank], execution)]
-            assert stepped, "nobody can go on"
+            assert stepped or moved or self.move(), "nobody can go on"
         return [self.memory[rank, OUTPUT].view(np.float32) for rank in range(len(inputs))]
 
     def step(self, rank: int, left: list, execution: int) -> bool:
         one, base = left[-1], execution * self.programs[rank].span
         if one.kind == WAIT and self.counters[one.peer] < base + one.value:
             return False
+        if one.kind == ARRIVE and not all(self.messages[rank, at, False].done for at in one.receives):
+            return False
+        if one.kind == SENT and not all(self.messages[rank, at, True].done for at in one.sends):
+            return False
         if one.kind == PUBLISH:
             self.counters[rank] = base + one.value
+        elif one.kind == POST:
+            self.post(rank, one)
         elif one.kind == REDUCE:
             self.reduce(one)
         left.pop()
+        return True
+
+    def post(self, rank: int, one) -> None:
+        program = self.programs[rank]
+        for at in (*one.receives, *(-1 - at for at in one.sends)):
+            sending, index = at < 0, max(at, -1 - at)
+            request = (program.sends if sending else program.receives)[index]
+            message = self.messages[rank, index, sending] = Message(rank, request)
+            ends = (rank, request.peer) if sending else (request.peer, rank)
+            self.posted.setdefault((*ends, sending), []).append(message)
+
+    def move(self) -> bool:
+        """Let one message arrive that both sides have posted, any of them; say whether there was one."""
+        ready = [
+            (sends[0], receives[0])
+            for (sender, receiver, sending), sends in self.posted.items()
+            if sending and sends and (receives := self.posted.get((sender, receiver, False)))
+        ]
+        if not ready:
+            return False
+        sent, received = ready[self.random.integers(len(ready))]
+        assert sent.request.elements == received.request.elements
+        self.at(received.request.place, received.request.elements)[:] = self.at(
+            sent.request.place, sent.request.elements
+        )
+        for message, sending in ((sent, True), (received, False)):
+            message.done = True
+            self.posted[sent.rank, received.rank, sending].pop(0)
         return True
 
     def reduce(self, one) -> None:
@@ -79,6 +144,7 @@ class Machine:
 
 def test_python_and_c_agree_on_an_instruction():
     assert INSTRUCTION.itemsize == _engine.INSTRUCTION_SIZE
+    assert REQUEST.itemsize == _engine.REQUEST_SIZE
 
 
 @pytest.mark.parametrize("dims", GRIDS, ids=lambda dims: "x".join(map(str, dims)))
@@ -88,6 +154,23 @@ def test_every_algorithm_is_free_of_races_and_gives_the_reference_s_bits(text, d
     for count, segments, registered, in_place in SHAPES:
         layout = Layout(count, 4, segments, registered, in_place)
         programs = programs_of(schedule, layout)
+        assert prove(programs, layout)
+        assert_right(schedule, programs, layout, seed=segments)
+
+
+# Ranks of a grid by node: as it says, uneven, and some on their own.
+NODES = {"2x3": ((2, 3), (2, 2, 2)), "3+2": ((5,), (3, 2)), "1+3+1": ((5,), (1, 3, 1))}
+
+
+@pytest.mark.parametrize("nodes", NODES)
+@pytest.mark.parametrize("text", NAMES)
+def test_over_several_nodes_every_algorithm_is_free_of_races_and_gives_the_reference_s_bits(text, nodes):
+    dims, ranks_per_node = NODES[nodes]
+    schedule = schedule_of(text, dims)
+    for count, segments, registered, in_place in SHAPES:
+        layout = Layout(count, 4, segments, registered, in_place)
+        programs = programs_of(schedule, layout, ranks_per_node)
+        assert any(one.receives for one in programs) or not count
         assert prove(programs, layout)
         assert_right(schedule, programs, layout, seed=segments)
 
@@ -117,6 +200,24 @@ def spoilt(programs: list[Program], kind: int):
             for at, one in enumerate(instructions):
                 if one.kind == kind:
                     yield [without(p, variant, at) if r == rank else p for r, p in enumerate(programs)], (rank, at)
+
+
+BETWEEN = [
+    ("recursive-doubling", (2, 2), Layout(9, 4, 1, registered=True, in_place=True)),
+    ("ring", (2, 2), Layout(50, 4, 3, registered=False, in_place=False)),
+    ("hierarchical", (2, 2), Layout(50, 4, 1, registered=True, in_place=False)),
+]
+
+
+@pytest.mark.parametrize("kind", [POST, ARRIVE, SENT], ids=["post", "arrive", "sent"])
+@pytest.mark.parametrize(("text", "dims", "layout"), BETWEEN)
+def test_a_program_that_does_not_mind_its_messages_is_refused(text, dims, layout, kind):
+    """What is not posted never comes, and nobody may touch what is under way; the end of a program ends nothing."""
+    programs = programs_of(schedule_of(text, dims), layout, (2, 2))
+    mutants = [(mutant, at) for mutant, (_, at) in spoilt(programs, kind)]
+    assert mutants
+    for mutant, at in mutants:
+        assert _refused(mutant, layout), (kind, at)
 
 
 CASES = [
