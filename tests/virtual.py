@@ -6,8 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,19 +15,12 @@ import pytest
 
 from ddlbench.lab import control
 from launch import Finished, environment, start, stop
+from processes import eventually
 
 PROGRAM = [sys.executable, "-m", "ddlbench", "lab"]
 MARK = "DDLBENCH_TEST_MARK"
 # The leader of a session gets the terminal that it opens first.
 IN_FOREGROUND = "import os, sys; os.dup2(os.open(sys.argv[1], os.O_RDWR), 0); os.execvp(sys.argv[2], sys.argv[2:])"
-
-
-def eventually(holds: Callable[[], Any], seconds: float = 30) -> Any:
-    """Wait until `holds` returns something true and return that; what it returned last when it never does."""
-    end = time.monotonic() + seconds
-    while not (found := holds()) and time.monotonic() < end:
-        time.sleep(0.02)
-    return found
 
 
 @dataclass(frozen=True)

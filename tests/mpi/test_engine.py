@@ -107,13 +107,12 @@ def apart(found: Topology, ranks_per_node: Sequence[int]) -> Topology:
 @pytest.mark.parametrize("text", NAMES)
 def test_every_algorithm_matches_the_reference_with_messages_between_nodes(comm, text, monkeypatch):
     """Nodes that are none, so that one machine is enough: what is shared within them, and sent between, is the same."""
-    for ranks_per_node in {3: [(2, 1)], 5: [(3, 2), (1, 1, 3)], 8: [(4, 4), (2, 2, 2, 2)]}[comm.size]:
+    for ranks_per_node in {3: [(2, 1)], 5: [(1, 1, 3)], 8: [(4, 4), (2, 2, 2, 2)]}[comm.size]:
         monkeypatch.setattr("ddlbench.comm.discover", lambda of, nodes=ranks_per_node: apart(discover(of), nodes))
         grid = Grid((comm.size,)) if len(set(ranks_per_node)) > 1 else None
         with Communicator(comm, grid=grid) as ours:
-            for count in (0, 1, comm.size + 1, 1003):
-                check(ours, text, "float32", "sum", count, in_place=count % 2 == 0, message=None)
-                check(ours, text, "float32", "sum", count, in_place=count % 2 == 1, message=256)
+            for count, in_place, message in ((comm.size - 1, True, None), (1003, False, None), (1003, True, 256)):
+                check(ours, text, "float32", "sum", count, in_place=in_place, message=message)
 
 
 @pytest.mark.mpi(2, 3, 5, timeout=120)
