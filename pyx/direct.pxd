@@ -37,5 +37,7 @@ cdef extern from "direct.h" nogil:
         int yielding
         int64_t at
         const ddl_messages *messages
+        int tries
+        int past_caches
 
     int ddl_direct_run(ddl_direct *)

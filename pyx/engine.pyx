@@ -34,6 +34,7 @@ from ddlbench.errors import UnsupportedError
 cdef enum:
     TAG = 17
     PROBED = 18
+    SHARED_NBYTES = 2048
     LINE = 128
     MOST_AT_ONCE = 1 << 30
     SENDING = -1
@@ -44,6 +45,17 @@ cdef enum Doing:
     BARRIER
     START
     RUN
+
+cdef extern from *:
+    """
+    #if defined(__x86_64__)
+    #define DDL_PAST_CACHES 1
+    #else
+    #define DDL_PAST_CACHES 0
+    #endif
+    """
+    bint PAST_CACHES "DDL_PAST_CACHES"
+
 
 STEP_SIZE = sizeof(Step)
 INSTRUCTION_SIZE = sizeof(ddl_instruction)
@@ -509,6 +521,9 @@ cdef class Direct(Runner):
         self.direct.span = span
         self.direct.itemsize = self.itemsize
         self.direct.yielding = yielding
+        # From 2 KiB on; below, and where a processor has no such stores, either way is the same.
+        most = max((int(np.max(table["count"][table["shared"] > 0], initial=0)) for table in variants), default=0)
+        self.direct.tries = PAST_CACHES and most * self.itemsize >= SHARED_NBYTES
         self.receives, self.sends = receives, sends
         self.exchanged.comm, self.exchanged.yielding = self.comm, yielding
         if len(receives) or len(sends):

@@ -20,6 +20,7 @@ from ddlbench.local.program import (
     PUBLISH,
     REDUCE,
     SENT,
+    SLOT,
     STAGE,
     WAIT,
     Instruction,
@@ -280,9 +281,15 @@ class _Writer:
 
     def _reduce(self, sources: Iterable[Place], targets: Iterable[Place], first: int, last: int) -> None:
         whole = tuple(targets)
-        outputs = sum(1 << at for at, place in enumerate(whole[:MOST_STREAMS]) if place.space == OUTPUT)
+        outputs = _mask(place.space == OUTPUT for place in whole)
+        shared = _mask(place.space == SLOT or place.rank != self._rank for place in whole)
         stream = outputs if self._layout.stream else 0
-        self._out.append(Instruction(REDUCE, -1, 0, tuple(sources), whole, last - first, stream))
+        self._out.append(Instruction(REDUCE, -1, 0, tuple(sources), whole, last - first, stream, shared))
+
+
+def _mask(bits: Iterable[bool]) -> int:
+    """Return a number with the bits that are true; those that a mask of an instruction has no room for are left out."""
+    return sum(1 << at for at, bit in enumerate(bits) if bit and at < MOST_STREAMS)
 
 
 def _grouped(messages: Sequence[Message]) -> Iterator[list[Message]]:

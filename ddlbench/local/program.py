@@ -31,6 +31,8 @@ INSTRUCTION = np.dtype(
         ("targets", np.int32),
         ("operands", np.int32),
         ("stream", np.int32),
+        ("shared", np.int32),
+        ("unused", np.int32),
         ("value", np.int64),
         ("count", np.int64),
     ]
@@ -73,8 +75,8 @@ class Request(NamedTuple):
 class Instruction:
     """One instruction; `count` is in elements. Of all but `kind`, a kind has its own.
 
-    Bit i of `stream` says that target i is written past the caches, since nobody reads it soon. `receives` and `sends`
-    are of the program's requests.
+    Bit i of `stream` says that target i is written past the caches, since nobody reads it soon; bit i of `shared` that
+    another rank reads it next. `receives` and `sends` are of the program's requests.
     """
 
     kind: int
@@ -84,6 +86,7 @@ class Instruction:
     targets: tuple[Place, ...] = ()
     count: int = 0
     stream: int = 0
+    shared: int = 0
     receives: range = range(0)
     sends: range = range(0)
 
@@ -115,9 +118,10 @@ def tabulate(instructions: tuple[Instruction, ...], first_operand: int) -> tuple
     for one in instructions:
         at = first_operand + len(operands)
         if one.kind in (POST, ARRIVE, SENT):
-            row = (one.kind, -1, len(one.receives), len(one.sends), one.sends.start, 0, one.receives.start, 0)
+            row = (one.kind, -1, len(one.receives), len(one.sends), one.sends.start, 0, 0, 0, one.receives.start, 0)
         else:
-            row = (one.kind, one.peer, len(one.sources), len(one.targets), at, one.stream, one.value, one.count)
+            masks = one.stream, one.shared, 0
+            row = (one.kind, one.peer, len(one.sources), len(one.targets), at, *masks, one.value, one.count)
         rows.append(row)
         operands += (*one.sources, *one.targets)
     return np.array(rows, INSTRUCTION), operands

@@ -88,6 +88,7 @@ static void load_rank(struct rank *one, FILE *file)
     one->direct.reducer = ddl_reducer(DDL_FLOAT32, DDL_SUM);
     one->direct.itemsize = sizeof(float);
     one->direct.yielding = 1;
+    one->direct.tries = 1;
 }
 
 static uint64_t next(uint64_t *state)
