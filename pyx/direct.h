@@ -61,6 +61,8 @@ struct ddl_direct {
     int64_t span;
     uint64_t executions;
     ddl_reduce_fn reducer;
+    ddl_reduce_many_fn of_three;
+    ddl_reduce_many_fn of_four;
     size_t itemsize;
     int yielding;
     volatile int64_t at; /* the instruction under way, for a watchdog */

@@ -1,5 +1,5 @@
 # The direct transport's inner loop: pyx/direct.h.
-from kernels cimport ddl_reduce_fn
+from kernels cimport ddl_reduce_fn, ddl_reduce_many_fn
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 cdef extern from "direct.h" nogil:
@@ -33,6 +33,8 @@ cdef extern from "direct.h" nogil:
         int64_t span
         uint64_t executions
         ddl_reduce_fn reducer
+        ddl_reduce_many_fn of_three
+        ddl_reduce_many_fn of_four
         size_t itemsize
         int yielding
         int64_t at

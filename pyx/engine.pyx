@@ -16,7 +16,7 @@ from libc.string cimport memcpy
 from clock cimport now_ns, wait_until
 from direct cimport DDL_ARRIVE, DDL_SENT, DDL_WAIT, ddl_direct, ddl_direct_run, ddl_instruction, ddl_messages
 from errors cimport check
-from kernels cimport ddl_divide_fn, ddl_divider, ddl_itemsize, ddl_reduce_fn, ddl_reducer, ddl_simd
+from kernels cimport ddl_divide_fn, ddl_divider, ddl_itemsize, ddl_reduce_fn, ddl_reducer, ddl_reducer_of, ddl_simd
 from libmpi cimport (
     MPI_ANY_SOURCE, MPI_BYTE, MPI_DOUBLE, MPI_ERRORS_RETURN, MPI_FLOAT, MPI_IN_PLACE, MPI_INT32_T, MPI_INT64_T,
     MPI_MAX, MPI_MIN, MPI_PROD, MPI_STATUS_IGNORE, MPI_SUM, MPI_UINT8_T, MPI_Allreduce, MPI_Comm, MPI_Comm_f2c,
@@ -504,6 +504,7 @@ cdef class Direct(Runner):
                  recvbuf, int dtype, int op, bint yielding):
         Runner.__init__(self, comm, sendbuf, recvbuf, dtype, op == 4, yielding)
         self.direct.reducer = ddl_reducer(dtype, op)
+        self.direct.of_three, self.direct.of_four = ddl_reducer_of(dtype, op, 3), ddl_reducer_of(dtype, op, 4)
         if self.direct.reducer == NULL:
             raise UnsupportedError(f"no kernel for dtype code {dtype} and op code {op}")
         cdef int rank

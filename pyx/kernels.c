@@ -136,6 +136,11 @@ INLINE uint32_t bf16_above(float x)
     return x != x ? F32_NAN : nearest;
 }
 
+INLINE float bf16_rounded(float x)
+{
+    return f32_from(bf16_above(x) & 0xffff0000u);
+}
+
 INLINE uint16_t bf16_narrow(float x)
 {
     return (uint16_t)(bf16_above(x) >> 16);
@@ -273,6 +278,29 @@ INLINE int64_t i64_div(int64_t a, int64_t divisor)
             to[i] = TYPE##_##OP(x[i], y[i]);                                                                    \
     }
 
+/* Three and four sources in one pass, which would else be so many passes over what is in a cache. */
+#define MANY_REDUCERS(LEVEL, TYPE, OP)                                                                          \
+    TARGET_##LEVEL static void LEVEL##_##TYPE##_##OP##_3(void *dst, const void *const *of, size_t n)            \
+    {                                                                                                           \
+        TYPE *to = dst;                                                                                         \
+        const TYPE *w = of[0], *x = of[1], *y = of[2];                                                          \
+        INDEPENDENT                                                                                             \
+        for (size_t i = 0; i < n; i++)                                                                          \
+            to[i] = TYPE##_##OP(TYPE##_##OP(w[i], x[i]), y[i]);                                                 \
+    }                                                                                                           \
+    TARGET_##LEVEL static void LEVEL##_##TYPE##_##OP##_4(void *dst, const void *const *of, size_t n)            \
+    {                                                                                                           \
+        TYPE *to = dst;                                                                                         \
+        const TYPE *w = of[0], *x = of[1], *y = of[2], *z = of[3];                                              \
+        INDEPENDENT                                                                                             \
+        for (size_t i = 0; i < n; i++)                                                                          \
+            to[i] = TYPE##_##OP(TYPE##_##OP(TYPE##_##OP(w[i], x[i]), y[i]), z[i]);                              \
+    }
+
+#define REDUCERS(LEVEL, TYPE, OP) \
+    REDUCER(LEVEL, TYPE, OP)      \
+    MANY_REDUCERS(LEVEL, TYPE, OP)
+
 #define DIVIDER(LEVEL, TYPE, WIDE)                                                   \
     TARGET_##LEVEL static void LEVEL##_##TYPE##_div(void *dst, size_t n, long divisor) \
     {                                                                                \
@@ -283,10 +311,10 @@ INLINE int64_t i64_div(int64_t a, int64_t divisor)
     }
 
 #define KERNELS(LEVEL, TYPE, WIDE) \
-    REDUCER(LEVEL, TYPE, sum)      \
-    REDUCER(LEVEL, TYPE, prod)     \
-    REDUCER(LEVEL, TYPE, min)      \
-    REDUCER(LEVEL, TYPE, max)      \
+    REDUCERS(LEVEL, TYPE, sum)     \
+    REDUCERS(LEVEL, TYPE, prod)    \
+    REDUCERS(LEVEL, TYPE, min)     \
+    REDUCERS(LEVEL, TYPE, max)     \
     DIVIDER(LEVEL, TYPE, WIDE)
 
 /* Two elements of 32 bits at a time, the one shifted up and the other masked: vector units widen and narrow elements
@@ -307,11 +335,40 @@ INLINE int64_t i64_div(int64_t a, int64_t divisor)
             ((bf16 *)dst)[n - 1] = bf16_##OP(((const bf16 *)a)[n - 1], ((const bf16 *)b)[n - 1]);               \
     }
 
-#define BF16_KERNELS(LEVEL)     \
-    BF16_REDUCER(LEVEL, sum, +)  \
-    BF16_REDUCER(LEVEL, prod, *) \
-    REDUCER(LEVEL, bf16, min)    \
-    REDUCER(LEVEL, bf16, max)    \
+/* The same of three or four sources. */
+#define BF16_MANY_REDUCER(LEVEL, OP, SIGN, SOURCES)                                                             \
+    TARGET_##LEVEL static void LEVEL##_bf16_##OP##_##SOURCES(void *dst, const void *const *of, size_t n)        \
+    {                                                                                                           \
+        bf16_pair *to = dst;                                                                                    \
+        INDEPENDENT                                                                                             \
+        for (size_t i = 0; i < n / 2; i++) {                                                                    \
+            const uint32_t first = ((const bf16_pair *)of[0])[i];                                               \
+            float low = f32_from(first << 16), high = f32_from(first & 0xffff0000u);                            \
+            for (int k = 1; k < SOURCES; k++) {                                                                 \
+                const uint32_t next = ((const bf16_pair *)of[k])[i];                                            \
+                low = bf16_rounded(low SIGN f32_from(next << 16));                                              \
+                high = bf16_rounded(high SIGN f32_from(next & 0xffff0000u));                                    \
+            }                                                                                                   \
+            to[i] = f32_bits(low) >> 16 | f32_bits(high);                                                       \
+        }                                                                                                       \
+        if (n % 2) {                                                                                            \
+            uint16_t last = ((const bf16 *)of[0])[n - 1];                                                       \
+            for (int k = 1; k < SOURCES; k++)                                                                   \
+                last = bf16_##OP(last, ((const bf16 *)of[k])[n - 1]);                                           \
+            ((bf16 *)dst)[n - 1] = last;                                                                        \
+        }                                                                                                       \
+    }
+
+#define BF16_REDUCERS(LEVEL, OP, SIGN)      \
+    BF16_REDUCER(LEVEL, OP, SIGN)           \
+    BF16_MANY_REDUCER(LEVEL, OP, SIGN, 3)   \
+    BF16_MANY_REDUCER(LEVEL, OP, SIGN, 4)
+
+#define BF16_KERNELS(LEVEL)       \
+    BF16_REDUCERS(LEVEL, sum, +)  \
+    BF16_REDUCERS(LEVEL, prod, *) \
+    REDUCERS(LEVEL, bf16, min)    \
+    REDUCERS(LEVEL, bf16, max)    \
     DIVIDER(LEVEL, bf16, float)
 
 KERNELS(baseline, f16, float)
@@ -325,25 +382,38 @@ FOR_EACH_PLAIN_TYPE(KERNELS, baseline)
 #define TARGET_avx2 __attribute__((target("avx2,f16c")))
 #define TARGET_avx512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,f16c")))
 
+typedef __m256 avx2_vector;
+typedef __m512 avx512_vector;
+
 BF16_KERNELS(avx2)
 BF16_KERNELS(avx512)
 FOR_EACH_PLAIN_TYPE(KERNELS, avx2)
 FOR_EACH_PLAIN_TYPE(KERNELS, avx512)
-REDUCER(avx2, f16, min)
-REDUCER(avx2, f16, max)
-REDUCER(avx512, f16, min)
-REDUCER(avx512, f16, max)
+REDUCERS(avx2, f16, min)
+REDUCERS(avx2, f16, max)
+REDUCERS(avx512, f16, min)
+REDUCERS(avx512, f16, max)
 
 TARGET_avx2 INLINE __m256 avx2_load(const f16 *from)
 {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from));
 }
 
-TARGET_avx2 INLINE void avx2_store(f16 *to, __m256 x)
+TARGET_avx2 INLINE __m128i avx2_narrow(__m256 x)
 {
     const __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(F32_NAN));
     const __m256 quiet = _mm256_blendv_ps(x, nan, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-    _mm_storeu_si128((__m128i *)to, _mm256_cvtps_ph(quiet, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    return _mm256_cvtps_ph(quiet, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
+TARGET_avx2 INLINE void avx2_store(f16 *to, __m256 x)
+{
+    _mm_storeu_si128((__m128i *)to, avx2_narrow(x));
+}
+
+TARGET_avx2 INLINE __m256 avx2_rounded(__m256 x)
+{
+    return _mm256_cvtph_ps(avx2_narrow(x));
 }
 
 TARGET_avx512 INLINE __m512 avx512_load(const f16 *from)
@@ -351,14 +421,24 @@ TARGET_avx512 INLINE __m512 avx512_load(const f16 *from)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)from));
 }
 
-TARGET_avx512 INLINE void avx512_store(f16 *to, __m512 x)
+TARGET_avx512 INLINE __m256i avx512_narrow(__m512 x)
 {
     /* A table of what becomes of each class of numbers: `nan` of NaNs (0), of all others what they are (1). One
      * instruction; comparing and selecting made the sum 15 % slower on Zen 4. */
     const __m512i classes = _mm512_set1_epi32(0x11111100);
     const __m512 nan = _mm512_castsi512_ps(_mm512_set1_epi32(F32_NAN));
     const __m512 quiet = _mm512_fixupimm_ps(nan, x, classes, 0);
-    _mm256_storeu_si256((__m256i *)to, _mm512_cvtps_ph(quiet, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    return _mm512_cvtps_ph(quiet, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
+TARGET_avx512 INLINE void avx512_store(f16 *to, __m512 x)
+{
+    _mm256_storeu_si256((__m256i *)to, avx512_narrow(x));
+}
+
+TARGET_avx512 INLINE __m512 avx512_rounded(__m512 x)
+{
+    return _mm512_cvtph_ps(avx512_narrow(x));
 }
 
 /* WIDTH elements at a time; what is left goes to the level below, which gives the same bits. */
@@ -371,6 +451,26 @@ TARGET_avx512 INLINE void avx512_store(f16 *to, __m512 x)
         for (size_t i = 0; i < whole; i += (WIDTH))                                                     \
             LEVEL##_store(to + i, OF_VECTORS(LEVEL##_load(x + i), LEVEL##_load(y + i)));                \
         BELOW##_f16_##OP(to + whole, x + whole, y + whole, n - whole);                                  \
+    }                                                                                                   \
+    F16_MANY_REDUCER(LEVEL, OP, WIDTH, OF_VECTORS, BELOW, 3)                                            \
+    F16_MANY_REDUCER(LEVEL, OP, WIDTH, OF_VECTORS, BELOW, 4)
+
+#define F16_MANY_REDUCER(LEVEL, OP, WIDTH, OF_VECTORS, BELOW, SOURCES)                                          \
+    TARGET_##LEVEL static void LEVEL##_f16_##OP##_##SOURCES(void *dst, const void *const *of, size_t n)         \
+    {                                                                                                           \
+        f16 *to = dst;                                                                                          \
+        const size_t whole = n - n % (WIDTH);                                                                   \
+        const void *rest[SOURCES];                                                                              \
+        for (int k = 0; k < SOURCES; k++)                                                                       \
+            rest[k] = (const f16 *)of[k] + whole;                                                               \
+        for (size_t i = 0; i < whole; i += (WIDTH)) {                                                           \
+            LEVEL##_vector sum = OF_VECTORS(LEVEL##_load((const f16 *)of[0] + i),                               \
+                                            LEVEL##_load((const f16 *)of[1] + i));                              \
+            for (int k = 2; k < SOURCES; k++)                                                                   \
+                sum = OF_VECTORS(LEVEL##_rounded(sum), LEVEL##_load((const f16 *)of[k] + i));                   \
+            LEVEL##_store(to + i, sum);                                                                         \
+        }                                                                                                       \
+        BELOW##_f16_##OP##_##SOURCES(to + whole, rest, n - whole);                                              \
     }
 
 #define F16_DIVIDER(LEVEL, WIDTH, VECTOR, OF_VECTORS, BROADCAST, BELOW)                 \
@@ -422,14 +522,23 @@ struct level {
     const char *name;
     int (*runs_here)(void);
     ddl_reduce_fn reducers[DDL_DTYPES][DDL_OPS];
+    ddl_reduce_many_fn of_three[DDL_DTYPES][DDL_OPS];
+    ddl_reduce_many_fn of_four[DDL_DTYPES][DDL_OPS];
     ddl_divide_fn dividers[DDL_DTYPES];
 };
 
 #define REDUCERS_OF(LEVEL, TYPE, WIDE) \
     {LEVEL##_##TYPE##_sum, LEVEL##_##TYPE##_prod, LEVEL##_##TYPE##_min, LEVEL##_##TYPE##_max, LEVEL##_##TYPE##_sum},
+#define MANY_OF(LEVEL, TYPE, N)                                                                                 \
+    {LEVEL##_##TYPE##_sum_##N, LEVEL##_##TYPE##_prod_##N, LEVEL##_##TYPE##_min_##N, LEVEL##_##TYPE##_max_##N,   \
+     LEVEL##_##TYPE##_sum_##N},
+#define THREE_OF(LEVEL, TYPE, WIDE) MANY_OF(LEVEL, TYPE, 3)
+#define FOUR_OF(LEVEL, TYPE, WIDE) MANY_OF(LEVEL, TYPE, 4)
 #define DIVIDER_OF(LEVEL, TYPE, WIDE) LEVEL##_##TYPE##_div,
 #define LEVEL_OF(LEVEL) \
-    {#LEVEL, runs_##LEVEL, {FOR_EACH_TYPE(REDUCERS_OF, LEVEL)}, {FOR_EACH_TYPE(DIVIDER_OF, LEVEL)}}
+    {#LEVEL, runs_##LEVEL,                                                                    \
+     {FOR_EACH_TYPE(REDUCERS_OF, LEVEL)}, {FOR_EACH_TYPE(THREE_OF, LEVEL)},                   \
+     {FOR_EACH_TYPE(FOUR_OF, LEVEL)}, {FOR_EACH_TYPE(DIVIDER_OF, LEVEL)}}
 
 /* Weakest first. Each runs wherever a later one does. */
 static const struct level levels[] = {
@@ -470,6 +579,14 @@ static int is_dtype(int dtype)
 ddl_reduce_fn ddl_reducer(int dtype, int op)
 {
     return is_dtype(dtype) && op >= 0 && op < DDL_OPS ? current()->reducers[dtype][op] : NULL;
+}
+
+ddl_reduce_many_fn ddl_reducer_of(int dtype, int op, int sources)
+{
+    if (!is_dtype(dtype) || op < 0 || op >= DDL_OPS)
+        return NULL;
+    const struct level *level = current();
+    return sources == 3 ? level->of_three[dtype][op] : sources == 4 ? level->of_four[dtype][op] : NULL;
 }
 
 ddl_divide_fn ddl_divider(int dtype)

@@ -27,11 +27,17 @@ enum ddl_op { DDL_SUM = 0, DDL_PROD = 1, DDL_MIN = 2, DDL_MAX = 3, DDL_AVG = 4, 
  * No pointer needs any alignment. */
 typedef void (*ddl_reduce_fn)(void *dst, const void *a, const void *b, size_t n);
 
+/* dst[i] = (of[0][i] op of[1][i]) op of[2][i] ... for n elements of three or four sources, each operation rounded as
+ * that of ddl_reduce_fn. dst may be any of them. */
+typedef void (*ddl_reduce_many_fn)(void *dst, const void *const *of, size_t n);
+enum { DDL_MOST_SOURCES = 4 };
+
 /* dst[i] = dst[i] / divisor for n elements, divisor >= 1. Integers truncate toward zero. */
 typedef void (*ddl_divide_fn)(void *dst, size_t n, long divisor);
 
 /* The kernel for the current SIMD level, or NULL when a code is unknown. */
 ddl_reduce_fn ddl_reducer(int dtype, int op);
+ddl_reduce_many_fn ddl_reducer_of(int dtype, int op, int sources); /* NULL too unless sources is 3 or 4 */
 ddl_divide_fn ddl_divider(int dtype);
 
 /* Bytes of one element, or 0 when the code is unknown. */

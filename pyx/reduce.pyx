@@ -8,7 +8,9 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 
 from ddlbench.errors import UsageError, unknown
 
-from kernels cimport ddl_divide_fn, ddl_divider, ddl_itemsize, ddl_reduce_fn, ddl_reducer, ddl_simd
+from kernels cimport (
+    ddl_divide_fn, ddl_divider, ddl_itemsize, ddl_reduce_fn, ddl_reduce_many_fn, ddl_reducer, ddl_reducer_of, ddl_simd,
+)
 
 
 # What only this module needs of kernels.h: the codes by name, and the choice of a SIMD level.
@@ -94,6 +96,28 @@ def reduce(int dtype, int op, dst, a, b):
     check_overlap(to, y)
     with nogil:
         run(to.view.buf, x.view.buf, y.view.buf, n)
+
+
+def reduce_many(int dtype, int op, dst, sources):
+    """Set `dst[i] = (sources[0][i] op sources[1][i]) op sources[2][i] …` for every element, of 3 or 4 sources.
+
+    `dst` may be any of the sources; the rest is as `reduce` has it, errors included.
+    """
+    cdef _Bytes to = _Bytes(dst, PyBUF_WRITABLE)
+    cdef size_t n = elements(dtype, to)
+    cdef const void *pointers[4]
+    cdef _Bytes one
+    held = [_Bytes(source, PyBUF_SIMPLE) for source in sources]
+    cdef ddl_reduce_many_fn run = ddl_reducer_of(dtype, op, len(held))
+    if run == NULL:
+        raise UsageError(f"{len(held)} sources and op code {op}; expected 3 or 4, and one of {OP_CODES}")
+    for at, one in enumerate(held):
+        if one.view.len != to.view.len:
+            raise UsageError(f"dst holds {to.view.len} bytes and a source {one.view.len}; expected the same")
+        check_overlap(to, one)
+        pointers[at] = one.view.buf
+    with nogil:
+        run(to.view.buf, pointers, n)
 
 
 def divide(int dtype, dst, long divisor):

@@ -86,6 +86,8 @@ static void load_rank(struct rank *one, FILE *file)
     one->direct.own = counters[one->rank];
     one->direct.span = image->span;
     one->direct.reducer = ddl_reducer(DDL_FLOAT32, DDL_SUM);
+    one->direct.of_three = ddl_reducer_of(DDL_FLOAT32, DDL_SUM, 3);
+    one->direct.of_four = ddl_reducer_of(DDL_FLOAT32, DDL_SUM, 4);
     one->direct.itemsize = sizeof(float);
     one->direct.yielding = 1;
     one->direct.tries = 1;

@@ -207,6 +207,42 @@ def test_destination_may_be_either_source_or_both(level: str, name: str, op: str
 
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("name", DTYPES)
+@pytest.mark.parametrize("sources", [3, 4])
+def test_many_sources_in_one_pass_give_the_bits_of_one_after_the_other(
+    level: str, name: str, op: str, sources: int
+) -> None:
+    for n in (*range(36), 63, 65, 1021):
+        inputs = [mixed(name, n, seed) for seed in range(20, 20 + sources)]
+        wanted = inputs[0]
+        for one in inputs[1:]:
+            wanted = reduced(name, op, wanted, one)
+        for offset, onto in ((0, None), (3, 0), (1, sources - 1)):
+            memory = [placed(one, offset) for one in inputs]
+            dst = placed(np.zeros_like(wanted), offset) if onto is None else memory[onto]
+            _reduce.reduce_many(DTYPES[name].code, OPS[op], dst, memory)
+            np.testing.assert_array_equal(dst, wanted.view(np.uint8), err_msg=f"n={n}, onto {onto}")
+
+
+@pytest.mark.parametrize("op", ["sum", "prod"])
+@pytest.mark.parametrize("name", FLOATS)
+def test_special_values_among_many_sources_are_as_one_after_the_other(level: str, name: str, op: str) -> None:
+    pool = specials(name)
+    a, b = np.repeat(pool, pool.size), np.tile(pool, pool.size)
+    dst = np.empty_like(a)
+    _reduce.reduce_many(DTYPES[name].code, OPS[op], dst, [a, b, a[::-1].copy(), b])
+    wanted = reduced(name, op, reduced(name, op, reduced(name, op, a, b), a[::-1].copy()), b)
+    np.testing.assert_array_equal(dst, wanted)
+
+
+@pytest.mark.parametrize("sources", [0, 1, 2, 5])
+def test_another_number_of_sources_is_refused(sources: int) -> None:
+    memory = np.zeros(4, np.float32)
+    with pytest.raises(UsageError, match=rf"^{sources} sources and op code 0; expected 3 or 4"):
+        _reduce.reduce_many(DTYPES["float32"].code, OPS["sum"], memory, [memory] * sources)
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("name", DTYPES)
 def test_operands_may_be_swapped_without_changing_a_bit(level: str, name: str, op: str) -> None:
     pool = np.concatenate([specials(name), mixed(name, 40, 6)])
     a, b = np.repeat(pool, pool.size), np.tile(pool, pool.size)
