@@ -133,9 +133,9 @@ class Bar(Protocol):
 class PlainBar:
     """Progress as lines on `err`, no more often than every `PLAIN_SECONDS`."""
 
-    def __init__(self, total: int, *, out: TextIO, err: TextIO) -> None:
+    def __init__(self, total: int, *, out: TextIO, err: TextIO, noun: str = "points") -> None:
         self._out, self._err = out, err
-        self._total = total
+        self._total, self._noun = total, noun
         self._done = 0
         self._start = self._last = time.monotonic()
 
@@ -145,7 +145,7 @@ class PlainBar:
         if now - self._last < PLAIN_SECONDS:
             return
         self._last = now
-        self._err.write(f"# {self._done} of {self._total} points after {now - self._start:.0f} s, next {text}\n")
+        self._err.write(f"# {self._done} of {self._total} {self._noun} after {now - self._start:.0f} s, next {text}\n")
         self._err.flush()
 
     def advance(self) -> None:
@@ -198,7 +198,7 @@ class Screen:
         self._streams = {"out": out, "err": err}
         self._stack = ExitStack()
         self._total = total
-        self._bar: Bar = PlainBar(total, **self._streams)
+        self._bar: Bar = PlainBar(total, out=out, err=err)
 
     def __enter__(self) -> Self:
         if self._streams["err"].isatty():
