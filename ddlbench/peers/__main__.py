@@ -5,6 +5,7 @@ import shlex
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -24,22 +25,26 @@ INTERRUPTED = 130
 @click.option("--passes", type=click.IntRange(min=1), default=5, show_default=True, help="Starts of each contender.")
 @click.option("--torch", default="1", help="What brings gloo: 1 for torch, torch==2.13.0, or 0 for none [default: 1].")
 @click.option("--fast", is_flag=True, help="Hold the direct transport against the fastest MPI library instead.")
-def command(ranks: int, launcher: str, venv: str, config: str, out: str, passes: int, torch: str, *, fast: bool) -> int:
+@click.option("--only", type=click.Choice(["node", "lab"]), help="With --fast: this node or the virtual cluster alone.")
+def command(launcher: str, torch: str, *, fast: bool, only: str | None, **given: Any) -> int:
     """Compare MPI_Allreduce of Open MPI, MPICH and Intel MPI, gloo and ddlbench's best algorithm, in turns."""
     from ddlbench.peers.comparison import Comparison, Request
     from ddlbench.peers.fast import Fast
 
     if not (SOURCE / "setup.py").is_file():
         raise UsageError("ddlbench is compiled for each MPI, so peers are compared from its source tree: make peers")
+    if only and not fast:
+        raise UsageError(f"--only {only} is for --fast, as in make bench-fast ARGS='--only {only}'")
     request = Request(
-        ranks=ranks,
+        ranks=given["ranks"],
         launcher=tuple(shlex.split(launcher)),
-        venv=Path(venv).absolute(),
-        config=Path(config),
-        out=Path(out),
-        passes=passes,
+        venv=Path(given["venv"]).absolute(),
+        config=Path(given["config"]),
+        out=Path(given["out"]),
+        passes=given["passes"],
         torch={"": None, "0": None, "1": "torch"}.get(torch, torch),
         processors=frozenset(os.sched_getaffinity(0)),
+        only=only,
     )
     lines, status = (Fast if fast else Comparison)(request, SOURCE, tell).run()
     sys.stdout.write("".join(f"{line}\n" for line in lines))

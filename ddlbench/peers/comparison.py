@@ -44,7 +44,8 @@ class Request:
     """What the command line asks for.
 
     `launcher` starts ranks of the Python that runs this, `venv` is its environment, beside which the others are made.
-    `torch` is the requirement to install, None for none. `processors` are those that this process may run on.
+    `torch` is the requirement to install, None for none. `processors` are those that this process may run on. `only` is
+    the part of `make bench-fast` to run, node or lab, None for both.
     """
 
     ranks: int
@@ -55,6 +56,7 @@ class Request:
     passes: int
     torch: str | None
     processors: frozenset[int]
+    only: str | None = None
     command: tuple[str, ...] = field(default_factory=lambda: ("python", "-m", "ddlbench.peers", *sys.argv[1:]))
 
 
@@ -77,7 +79,7 @@ class Comparison:
         """
         with Store.create(self._request.out, self.record(), overwrite=True) as store:
             folder = self.cleared()
-            libraries = self.libraries()
+            libraries = self.libraries(self.in_use())
             outcome = self._before_the_passes(libraries, folder)
             try:
                 in_turns(outcome.harvests, self._request.passes, folder, self._say)
@@ -112,11 +114,15 @@ class Comparison:
         (folder / MARKER).write_text("make peers\n")
         return folder
 
-    def libraries(self) -> list[Library]:
-        """Return the MPI in use and, each in an environment of its own, those of the wheels that it is not."""
+    def in_use(self) -> Library:
+        """Return the MPI in use; raises `PeerError` when ddlbench cannot run over it."""
         variables = open_mpi_variables(self._request.venv, self._pinned)
-        in_use = Environment(this_python(), self._request.launcher, variables)
-        found = [(in_use, identify(in_use))]
+        environment_ = Environment(this_python(), self._request.launcher, variables)
+        return environment_, identify(environment_)
+
+    def libraries(self, in_use: Library) -> list[Library]:
+        """Return the MPI in use and, each in an environment of its own, those of the wheels that it is not."""
+        found = [in_use]
         for wheel in WHEELS:
             if wheel.vendor != found[0][1].vendor:
                 self._say(f"set-up: {wheel.vendor}, in {self._workshop.folder(wheel.key).name}")

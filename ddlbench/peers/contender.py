@@ -76,7 +76,7 @@ class SweepContender:
         """Run the sweep; raises `PeerError` when it does not end, or ran over another library."""
         words = ["-m", "ddlbench", "sweep", str(self.job.config), "-a", ",".join(self.algorithms), *self.flags]
         command = self.environment.ranks(self.job.ranks, *words, "--out", str(folder), "--overwrite")
-        loaded = started(command, folder, self.environment, self.job)
+        loaded = started(command, folder, self.environment, self.job.source)
         told = Identity(str(loaded.run.mpi.get("library")), str(loaded.run.mpi.get("version")), ())
         if told.name != self.identity.name:
             raise PeerError(f"the sweep ran over {told.name}, not over {self.identity.name}", "failed")
@@ -99,7 +99,7 @@ class GlooContender:
         program = ["-m", "ddlbench.peers.gloo_rank", str(self.job.config), str(folder)]
         environment = replace(self.environment, variables=GLOO_VARIABLES)
         command = [str(environment.python), "-I", *launcher, *program]
-        loaded = started(command, folder, environment, self.job)
+        loaded = started(command, folder, environment, self.job.source)
         name = series("gloo", f"torch {loaded.run.mpi['version']}")
         return loaded.run, [replace(point, algorithm=name) for point in loaded.points]
 
@@ -109,8 +109,12 @@ def series(algorithm: str, library: str) -> str:
     return f"{algorithm} ({library})"
 
 
-def started(command: Sequence[str], folder: Path, environment: Environment, job: Job) -> Loaded:
-    """Run `command`, which leaves a finished run in `folder`, and return that; raises `PeerError`.
+def started(
+    command: Sequence[str], folder: Path, environment: Environment, source: Path, seconds: float = SECONDS
+) -> Loaded:
+    """Run `command` in the folder `source` and return the finished run that it leaves in `folder`; raises `PeerError`.
+
+    It is ended after `seconds`.
 
     What counts is the run that was left: a launcher ends with 0 though it lost ranks, and not with 0 for wrong results.
     """
@@ -118,7 +122,7 @@ def started(command: Sequence[str], folder: Path, environment: Environment, job:
     folder.parent.mkdir(parents=True, exist_ok=True)
     failure = None
     try:
-        run(command, folder.with_suffix(".log"), environment.variables, seconds=SECONDS, cwd=job.source)
+        run(command, folder.with_suffix(".log"), environment.variables, seconds=seconds, cwd=source)
     except PeerError as error:
         failure = error
     loaded = load(folder) if (folder / "run.json").exists() else None

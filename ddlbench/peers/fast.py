@@ -1,4 +1,4 @@
-"""The whole of `make bench-fast`: the direct transport against the fastest MPI library and against memory itself.
+"""The whole of `make bench-fast`: ddlbench against the fastest MPI library and memory itself, and on a virtual cluster.
 
 Everything that is compared is measured in the same passes, in turns. Which of ddlbench's algorithms is used at which
 size is decided before them, by a short sweep of its own.
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ddlbench.peers import lab
 from ddlbench.peers.choice import candidates, chosen
 from ddlbench.peers.comparison import Comparison, Library, Request
 from ddlbench.peers.contender import Job, SweepContender, series
@@ -23,7 +24,7 @@ from ddlbench.peers.library import Environment
 from ddlbench.peers.merging import merged
 from ddlbench.peers.outcome import VENDOR, Outcome
 from ddlbench.peers.passes import Harvest, Say, one_pass
-from ddlbench.peers.process import run
+from ddlbench.peers.process import PeerError, run
 from ddlbench.peers.tables import aligned
 from ddlbench.records import Point, Store, load
 from ddlbench.records.disk import write_atomically
@@ -43,7 +44,8 @@ FLOOR_SECONDS = 120
 SHORT_FLOATS = ("float16", "bfloat16")
 SHORT_SIZE = 1 << 20
 FILE = "fast.csv"
-TITLES = ("race", "nbytes", "algorithm", "theirs_us", "ours_us", "ours_us_ci_low", "ours_us_ci_high", "ratio")
+OURS = ("ours_us", "ours_us_ci_low", "ours_us_ci_high")
+TITLES = ("race", "against", "nbytes", "algorithm", "theirs_us", *OURS, "ratio")
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,21 @@ class Entry:
         return column(title, cells, vendor=False)
 
 
+@dataclass(frozen=True)
+class Node:
+    """Who takes part on this node: MPI libraries, and ddlbench on two ranks, on more than the cores, in 16 bits."""
+
+    vendors: list[Harvest]
+    pair: dict[str, Entry]
+    crowds: dict[int, Entry]
+    short: Harvest
+
+    @property
+    def harvests(self) -> list[Harvest]:
+        """All of them."""
+        return [*self.vendors, *(entry.harvest for entry in (*self.pair.values(), *self.crowds.values())), self.short]
+
+
 class Fast:
     """One `make bench-fast`; `source` is the source tree, `say` tells a person what goes on."""
 
@@ -68,34 +85,52 @@ class Fast:
         self._floors: list[dict[int, float]] = []
 
     def run(self) -> tuple[list[str], int]:
-        """Measure and store; return the lines to show, and 1 when a result was wrong or someone failed, else 0."""
-        comparison, out = self._comparison, self._request.out
+        """Measure and store; return the lines to show, and 1 when a result was wrong or someone failed, else 0.
+
+        Raises `PeerError` when nobody came through the first pass.
+        """
+        comparison, out, only = self._comparison, self._request.out, self._request.only
         with Store.create(out, comparison.record(), overwrite=True) as store:
             folder = comparison.cleared()
-            libraries = comparison.libraries()
-            vendors = [self._vendor(library) for library in libraries]
-            pair = {kind: self._own(libraries[0], 2, kind, folder) for kind in ("registered", "ordinary")}
-            crowds = {ranks: self._own(libraries[0], ranks, "registered", folder) for ranks in CROWDS}
-            short = Harvest(self._short(libraries[0]))
-            entries = [*pair.values(), *crowds.values()]
-            harvests = [*vendors, *(entry.harvest for entry in entries), short]
+            in_use = comparison.in_use()
+            node = self._node(comparison.libraries(in_use), folder) if only != "lab" else None
+            cluster = lab.LabPart(in_use, self._source, self._say)
+            harvests = [*(node.harvests if node else ()), *(cluster.choose(folder) if only != "node" else ())]
             for number in range(1, self._request.passes + 1):
                 one_pass(harvests, number, self._request.passes, folder, self._say)
-                self._floors.append(self._floor(libraries[0][0], folder / f"floor-{number}"))
-            outcome = Outcome(vendors[0].runs[0], vendors[0].passes[0], {}, harvests, comparison.absences)
-            store.update(replace(store.run, **outcome.known()))
-            for point in self._points(harvests):
-                store.append(point)
-            store.finish()
-        races = self._races(vendors, pair, crowds, short)
+                if node:
+                    self._floors.append(self._floor(in_use[0], folder / f"floor-{number}"))
+            self._store(store, harvests, cluster)
+        races = [*(self._races(node) if node else ()), *cluster.races()]
         loaded = load(out)
         write_csv(loaded, out / "results.csv")
         write_html(loaded, out / "report.html")
         write_atomically(out / FILE, as_csv(races))
-        bad = any(one.failure for one in harvests) or any(one.status in ("wrong", "failed") for one in loaded.points)
-        return [*lines(races), f"# results: {out / FILE}   report: {out / 'report.html'}"], int(bad)
+        failed = any(one.failure for one in harvests) or any(one.status == "failed" for one in cluster.absent.values())
+        bad = failed or any(one.status in ("wrong", "failed") for one in loaded.points)
+        where = f"# results: {out / FILE}   report: {out / 'report.html'}"
+        return [*lines(races), *lab.lines(cluster.absent), where], int(bad)
+
+    def _store(self, store: Store, harvests: Sequence[Harvest], cluster: lab.LabPart) -> None:
+        """Store what is known of the whole, and all points; raises `PeerError` when there are none."""
+        first = next((one for one in harvests if one.runs), None)
+        if first is None:
+            failures = [*(one.failure for one in harvests), *cluster.absent.values()]
+            raise next(filter(None, failures), PeerError("nobody took part"))
+        outcome = Outcome(first.runs[0], first.passes[0], {}, harvests, self._comparison.absences)
+        store.update(replace(store.run, **outcome.known()))
+        for point in self._points(harvests):
+            store.append(point)
+        store.finish()
 
     # ---- Who takes part -------------------------------------------------------------------------------------------
+
+    def _node(self, libraries: Sequence[Library], folder: Path) -> Node:
+        """Return who takes part on this node; which algorithms do is decided by short sweeps."""
+        vendors = [self._vendor(library) for library in libraries]
+        pair = {kind: self._own(libraries[0], 2, kind, folder) for kind in ("registered", "ordinary")}
+        crowds = {ranks: self._own(libraries[0], ranks, "registered", folder) for ranks in CROWDS}
+        return Node(vendors, pair, crowds, Harvest(self._short(libraries[0])))
 
     def _vendor(self, library: Library) -> Harvest:
         job = Job(self._request.config.resolve(), 2, self._source)
@@ -146,10 +181,8 @@ class Fast:
                     found.setdefault((point.algorithm, point.dtype, point.nbytes), []).append(point)
         return [merged(points) for points in found.values()]
 
-    def _races(
-        self, vendors: Sequence[Harvest], pair: dict[str, Entry], crowds: dict[int, Entry], short: Harvest
-    ) -> list[Race]:
-        columns = [_vendor_column(one) for one in vendors]
+    def _races(self, node: Node) -> list[Race]:
+        columns, pair = [_vendor_column(one) for one in node.vendors], node.pair
         known = {nbytes: fastest_vendor(columns, nbytes) for nbytes in sizes(columns)}
         fastest = {nbytes: time for nbytes, time in known.items() if time is not None}
         floor = {nbytes: float(np.median([one[nbytes] for one in self._floors])) for nbytes in FLOOR_SIZES}
@@ -166,12 +199,12 @@ class Fast:
             ),
             Race("2 ranks, registered buffers, against the least time to move the bytes", registered, floor, 0.8, 0.8),
         ]
-        for ranks, entry in crowds.items():
+        for ranks, entry in node.crowds.items():
             own = entry.column(f"{ranks} ranks").figures
             theirs = {nbytes: one.median_us for nbytes, one in _vendor_column(entry.harvest).figures.items()}
             title = f"{ranks} ranks, registered buffers, against {entry.harvest.contender.name.partition(',')[0]}"
             found.append(Race(title, own, theirs, 2.5, 1.1))
-        return [*found, *_short_races(short)]
+        return [*found, *_short_races(node.short)]
 
 
 def crowd(environment: Environment) -> Environment:
@@ -203,23 +236,27 @@ def lines(races: Sequence[Race]) -> list[str]:
 
 
 def _race_lines(race: Race) -> list[str]:
-    rows = [
-        [size_text(nbytes), digits(race.theirs_us[nbytes]), _figure_text(race.ours[nbytes]), ratio_text(ratio), name]
-        for nbytes, ratio in race.ratios.items()
-        for name in [race.ours[nbytes].algorithm.partition(" (")[0]]
-    ]
+    rows = [_cells(race, nbytes, ratio) for nbytes, ratio in race.ratios.items()]
     if not rows:
         return ["", f"# {race.title}: nothing to compare"]
     verdict = "reached" if race.reached else "NOT reached"
     mean, least = ratio_text(race.reached_mean), ratio_text(min(race.ratios.values()))
-    goals = f"geometric mean {mean} (goal {race.mean}), least {least} (goal {race.least})"
+    goals = f"geometric mean {mean} (goal {race.mean:.3g}), least {least} (goal {race.least:.3g})"
     behind = ", ".join(map(size_text, race.behind))
     return [
         "",
         f"# {race.title}: medians in µs",
-        *aligned([["bytes", "theirs", "ours", "ahead", "algorithm"], *rows]),
+        *aligned([["bytes", "theirs", "ours", "ahead", "algorithm", *(["against"] if race.names else [])], *rows]),
         f"# {goals}: {verdict}" + (f"; behind at {behind}" if behind else ""),
     ]
+
+
+def _cells(race: Race, nbytes: int, ratio: float) -> list[str]:
+    """Return the line of a size in the table of a race."""
+    ours = race.ours[nbytes]
+    cells = [size_text(nbytes), digits(race.theirs_us[nbytes]), _figure_text(ours), ratio_text(ratio)]
+    against = [race.names.get(nbytes, "")] if race.names else []
+    return [*cells, ours.algorithm.partition(" (")[0], *against]
 
 
 def _figure_text(figure: Figure) -> str:
@@ -235,5 +272,7 @@ def as_csv(races: Sequence[Race]) -> str:
         for nbytes, ratio in race.ratios.items():
             ours = race.ours[nbytes]
             times = (race.theirs_us[nbytes], ours.median_us, ours.low_us, ours.high_us)
-            writer.writerow((race.title, nbytes, ours.algorithm, *(f"{time:.3f}" for time in times), f"{ratio:.4f}"))
+            against = race.names.get(nbytes, "")
+            figures = (*(f"{time:.3f}" for time in times), f"{ratio:.4f}")
+            writer.writerow((race.title, against, nbytes, ours.algorithm, *figures))
     return text.getvalue()

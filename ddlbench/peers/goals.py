@@ -1,7 +1,7 @@
 """How far ddlbench is ahead: ratios by size against others measured in the same passes, their mean and their least."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -13,7 +13,7 @@ class Race:
     """One comparison: ddlbench's figures by bytes, and the times in microseconds that they are held against.
 
     A ratio is the other's time over ours: above 1 we are ahead. `mean` and `least` are the goals for the geometric mean
-    over all sizes and for the least of them.
+    over all sizes and for the least of them. `names` says who the other is where that differs from size to size.
     """
 
     title: str
@@ -21,6 +21,7 @@ class Race:
     theirs_us: Mapping[int, float]
     mean: float
     least: float
+    names: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def ratios(self) -> dict[int, float]:
