@@ -24,6 +24,7 @@ from ddlbench.algorithms import resolve
 from ddlbench.dtypes import DType, dtype_of, op_code
 from ddlbench.errors import ProofError, UnsupportedError, UsageError, unknown
 from ddlbench.local.shared import Cut, SharedMemory
+from ddlbench.pages import HugePages
 from ddlbench.schedule.algorithm import BoundAlgorithm
 from ddlbench.schedule.grid import Grid
 from ddlbench.schedule.lower import Schedule, lower
@@ -106,18 +107,24 @@ class Communicator:
 
     The ranks are taken node by node, so that `rank` differs from the rank in `comm` when the launcher placed ranks
     round-robin. `grid` overrides the grid found from the launch; `UsageError` when it does not hold all ranks.
+    `huge_pages` puts what `empty` returns, and the memory of plans that ranks share, into huge pages; on all ranks
+    `UnsupportedError` where the system gives none. How much lies there, `huge_pages.tallies` tells (docs/direct.md).
     """
 
-    def __init__(self, comm: "MPI.Comm | None" = None, *, grid: Grid | None = None) -> None:
+    def __init__(self, comm: "MPI.Comm | None" = None, *, grid: Grid | None = None, huge_pages: bool = False) -> None:
         from mpi4py import MPI
 
         given = MPI.COMM_WORLD if comm is None else comm
         found = discover(given)
         sorted_ = given.Split(0, key=found.node_of[given.rank] * given.size + given.rank)
-        self._begin(sorted_, discover(sorted_), grid)
+        self._begin(sorted_, discover(sorted_), grid, HugePages.on_all(sorted_.allgather) if huge_pages else None)
+        if self.huge_pages:
+            self.release(self.empty(1, np.uint8))
+            self.huge_pages.check(sorted_.allgather)
 
-    def _begin(self, comm: "MPI.Comm", topology: Topology, grid: Grid | None) -> None:
+    def _begin(self, comm: "MPI.Comm", topology: Topology, grid: Grid | None, huge: HugePages | None) -> None:
         """Take over `comm`, whose ranks stand node by node as `topology` has them."""
+        self.huge_pages = huge
         self.comm, self.topology = comm, topology
         self.rank, self.size = comm.rank, comm.size
         self._given_grid = grid
@@ -126,7 +133,7 @@ class Communicator:
         self._programs: dict[tuple[str, Grid], Program] = {}
         self._of_node: dict[tuple[str, Grid], Schedule] = {}
         node = topology.ranks_of(topology.node_of[comm.rank])
-        self._shared = SharedMemory(comm, node, yielding=self.yielding)
+        self._shared = SharedMemory(comm, node, yielding=self.yielding, huge=huge)
 
     def part(self, ranks: Collection[int], *, grid: Grid | None = None) -> "Communicator | None":
         """Return a communicator of `ranks` of this one, in their order, and None on all others; collective over all.
@@ -142,7 +149,7 @@ class Communicator:
         if comm == MPI.COMM_NULL:
             return None
         part = object.__new__(Communicator)
-        part._begin(comm, topology, grid)
+        part._begin(comm, topology, grid, self.huge_pages)
         return part
 
     def close(self) -> None:
@@ -178,7 +185,7 @@ class Communicator:
         recvbuf: Array | None = None,
         *,
         op: str = "sum",
-        algorithm: str | BoundAlgorithm = "ring",
+        algorithm: str | BoundAlgorithm = "auto",
         dtype: str | None = None,
         segment_nbytes: int | None = None,
         transport: str = "auto",
@@ -250,7 +257,9 @@ class Communicator:
         The direct transport reads and writes such buffers without a copy. They live until `release` or `close`.
         Where no two ranks share a node it is an ordinary array.
         """
-        return self._shared.empty(shape, dtype) if self._shares else np.empty(shape, dtype)
+        if self._shares:
+            return self._shared.empty(shape, dtype)
+        return self.huge_pages.empty(shape, dtype) if self.huge_pages else np.empty(shape, dtype)
 
     def release(self, array: Array) -> None:
         """Give back an array of `empty`; collective. Nobody may use it, or a plan with it, any more."""
@@ -263,7 +272,7 @@ class Communicator:
         out: Array | None = None,
         *,
         op: str = "sum",
-        algorithm: str | BoundAlgorithm = "ring",
+        algorithm: str | BoundAlgorithm = "auto",
         dtype: str | None = None,
     ) -> Array:
         """Reduce `array` of all ranks and return the result; collective.

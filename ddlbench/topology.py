@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import socket
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -19,6 +20,7 @@ T = TypeVar("T")
 KERNEL = Path("/proc/sys/kernel/random/boot_id")
 """Tells one running kernel from any other; containers and network namespaces of one machine read the same."""
 PROCESSORS = Path("/proc/cpuinfo")
+CPUS = Path("/sys/devices/system/cpu")
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,11 @@ class Topology:
     machine_of
         number of the machine, from 0 in the order of their first ranks: nodes that are containers of one machine share
         its processors. Empty where each node is a machine
+    physical
+        the cores that the processors in `cpus` are of, each core by the number of its first processor: with hardware
+        threads one core is several processors. Empty where it is not known
+    host_cores
+        how many cores the host of each rank has, whether the rank may use them or not; empty where not known
     """
 
     hosts: tuple[str, ...]
@@ -44,6 +51,8 @@ class Topology:
     cpus: tuple[tuple[int, ...], ...]
     launch_ranks: tuple[int, ...] = ()
     machine_of: tuple[int, ...] = ()
+    physical: tuple[tuple[int, ...], ...] = ()
+    host_cores: tuple[int, ...] = ()
 
     @property
     def ranks(self) -> int:
@@ -99,6 +108,8 @@ class Topology:
             kept(self.cpus),
             kept(self.launch_ranks),
             numbered(kept(self.machine_of)),
+            kept(self.physical),
+            kept(self.host_cores),
         )
 
     def grid(self) -> Grid:
@@ -119,14 +130,18 @@ class Topology:
             "cores": [spans(cpus) for cpus in self.cpus],
             "launch_ranks": list(self.launch_ranks),
             "machine_of": list(self.machine_of),
+            "physical": [list(cores) for cores in self.physical],
+            "host_cores": list(self.host_cores),
         }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Topology":
-        """Read what `to_json` wrote, now or before it knew of launch ranks and machines."""
-        cpus = tuple(tuple(c) for c in value["cpus"])
-        later = (tuple(value.get(name, ())) for name in ("launch_ranks", "machine_of"))
-        return cls(tuple(value["hosts"]), tuple(value["node_of"]), cpus, *later)
+        """Read what `to_json` wrote, now or before it knew of launch ranks, machines and cores."""
+        cpus, physical = (tuple(tuple(one) for one in value.get(name, ())) for name in ("cpus", "physical"))
+        launch_ranks, machine_of, host_cores = (
+            tuple(value.get(name, ())) for name in ("launch_ranks", "machine_of", "host_cores")
+        )
+        return cls(tuple(value["hosts"]), tuple(value["node_of"]), cpus, launch_ranks, machine_of, physical, host_cores)
 
 
 def spans(numbers: Collection[int]) -> str:
@@ -156,9 +171,22 @@ def discover(comm: "MPI.Comm") -> Topology:
     first = node.bcast(comm.rank)
     node.Free()
     cpus = tuple(sorted(os.sched_getaffinity(0)))
-    found = comm.allgather((socket.gethostname(), first, cpus, MPI.COMM_WORLD.rank, _machine(first)))
-    hosts, firsts, processors, launch_ranks, machines = (tuple(column) for column in zip(*found, strict=True))
-    return Topology(hosts, numbered(firsts), processors, launch_ranks, numbered(machines))
+    cores = tuple(sorted({_core(cpu) for cpu in cpus}))
+    count = len({_core(cpu) for cpu in range(os.cpu_count() or 0)})
+    found = comm.allgather((socket.gethostname(), first, cpus, MPI.COMM_WORLD.rank, _machine(first), cores, count))
+    hosts, firsts, allowed, launch_ranks, machines, physical, counts = (
+        tuple(column) for column in zip(*found, strict=True)
+    )
+    return Topology(hosts, numbered(firsts), allowed, launch_ranks, numbered(machines), physical, counts)
+
+
+def _core(cpu: int) -> int:
+    """Return the first processor of the core that the processor `cpu` is a hardware thread of; itself if unknown."""
+    try:
+        siblings = (CPUS / f"cpu{cpu}" / "topology" / "thread_siblings_list").read_text()
+        return int(re.split("[-,]", siblings)[0])
+    except (OSError, ValueError):
+        return cpu
 
 
 def processor() -> str:

@@ -5,6 +5,7 @@ The environment is an allow list, never all of it: it ends up in reports people 
 
 import os
 import platform
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -14,7 +15,7 @@ from typing import Any
 
 from ddlbench.bench.shapes import Shape
 from ddlbench.records import TrustFlag
-from ddlbench.topology import Topology, processor
+from ddlbench.topology import Topology, processor, spans
 
 TUNING = (
     "OMPI_MCA_btl*",
@@ -55,6 +56,8 @@ LAUNCH = (
 VARIABLES = TUNING + LAUNCH
 
 PACKAGES = ("ddlbench", "mpi4py", "numpy")
+PINNING = "mpirun --bind-to core, srun --cpu-bind=cores, I_MPI_PIN=1"
+"""How launchers give each rank a core."""
 BUSY_SHARE = 0.25
 """A machine whose load before the run is above this share of its cores was doing something else."""
 STOLEN_SHARE = 0.01
@@ -120,13 +123,13 @@ def trust(topology: Topology, loads: Sequence[float], shapes: Sequence[Shape] = 
     """
     together = shapes or (Shape.of(topology, range(topology.ranks)),)
     busy_ones = (flag for ranks in topology.machines for flag in busy(topology, ranks, loads))
-    return (*crowded(together), *busy_ones, *unpinned(topology))
+    return (*crowded(together), *busy_ones, *unpinned(topology), *shared_cores(topology))
 
 
 def partial(nodes: int, environ: Mapping[str, str] = os.environ) -> Iterator[TrustFlag]:
     """Yield a flag when a launch has fewer `nodes` than the SLURM job it runs in: most often by mistake."""
     all_nodes = environ.get("SLURM_JOB_NUM_NODES", "")
-    if all_nodes.isdecimal() and nodes < int(all_nodes):
+    if re.fullmatch("[0-9]{1,9}", all_nodes) and nodes < int(all_nodes):
         yield TrustFlag("partial", f"this launch has {nodes} of the {all_nodes} nodes of its SLURM job")
 
 
@@ -172,10 +175,53 @@ def _machine(topology: Topology, ranks: Sequence[int]) -> str:
 
 
 def unpinned(topology: Topology) -> Iterator[TrustFlag]:
-    """Yield a flag when ranks may move between processors."""
-    free = sum(len(cpus) > 1 for cpus in topology.cpus)
+    """Yield a flag when ranks may move between cores though each could have its own.
+
+    Where a machine has fewer processors than ranks there is nothing to pin them to, and `crowded` says so.
+    """
+    free = sum(_may_move(topology, rank, ranks) for ranks in topology.machines for rank in ranks)
     if free:
-        yield TrustFlag("unpinned", f"{_counted(free, 'rank')} of {topology.ranks} may move between cores")
+        seen = f"{_counted(free, 'rank')} of {topology.ranks} may move between cores"
+        yield TrustFlag("unpinned", f"{seen}: pin each to one ({PINNING})")
+
+
+def _may_move(topology: Topology, rank: int, ranks: Sequence[int]) -> bool:
+    """Say whether `rank` may move though each of `ranks`, those of its machine, could have a place of its own.
+
+    That is a core where there are enough of them, else a hardware thread.
+    """
+    for places in (_cores(topology), topology.cpus):
+        if len(ranks) <= len(set().union(*(places[one] for one in ranks))):
+            return len(places[rank]) > 1
+    return False
+
+
+def _cores(topology: Topology) -> Sequence[Sequence[int]]:
+    """Return the cores each rank may run on; where hardware threads are not known, its processors."""
+    return topology.physical or topology.cpus
+
+
+def shared_cores(topology: Topology) -> Iterator[TrustFlag]:
+    """Yield a flag for each machine with ranks that are pinned to one core while others of it are left free."""
+    cores = _cores(topology)
+    for ranks in topology.machines:
+        pinned: dict[int, list[int]] = {}
+        for rank in ranks:
+            if len(cores[rank]) == 1:
+                pinned.setdefault(cores[rank][0], []).append(rank)
+        shared = {core: those for core, those in pinned.items() if len(those) > 1}
+        if shared and _has_more(topology, ranks):
+            core, those = next(iter(shared.items()))
+            more = f", and {len(shared) - 1} more such cores" if len(shared) > 1 else ""
+            seen = f"{len(those)} ranks ({spans(those)}) are pinned to core {core} of {_machine(topology, ranks)}{more}"
+            yield TrustFlag("shared-core", f"{seen}: give each its own ({PINNING})")
+
+
+def _has_more(topology: Topology, ranks: Sequence[int]) -> bool:
+    """Say whether the machine of `ranks` has a core for each, those included that no rank may use."""
+    known = topology.host_cores[ranks[0]] if topology.host_cores else 0
+    cores = _cores(topology)
+    return len(ranks) <= max(known, len(set().union(*(cores[rank] for rank in ranks))))
 
 
 @dataclass(frozen=True)
@@ -219,6 +265,14 @@ def late(missed: int, taken: int) -> Iterator[TrustFlag]:
         yield TrustFlag(
             "late", f"{missed / taken:.0%} of the samples were left out: a rank was not ready at their start"
         )
+
+
+def small_pages(told: Mapping[str, Any] | None) -> Iterator[TrustFlag]:
+    """Yield a flag when memory that was to be in huge pages was not all there; `told` is `huge_pages` of a run."""
+    parts = [told[kind] for kind in ("arrays", "windows")] if told else []
+    asked, found = (sum(part[name] for part in parts) for name in ("nbytes", "huge_nbytes"))
+    if found < asked:
+        yield TrustFlag("small-pages", f"{1 - found / asked:.1%} of the memory that was to be in huge pages was not")
 
 
 def clock_apart(sync: str, error_us: float, most_us: float) -> Iterator[TrustFlag]:

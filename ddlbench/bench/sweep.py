@@ -349,6 +349,9 @@ class Sweep:
 
     def _ordinary(self, group: Group) -> Buffers:
         self._check_room(group)
+        huge = self._communicator.huge_pages
+        if huge:
+            return Buffers(group.cell.count, group.dtype, in_place=group.in_place, take=huge.array)
         return Buffers(group.cell.count, group.dtype, in_place=group.in_place)
 
     def _check_room(self, group: Group) -> None:

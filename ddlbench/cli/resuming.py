@@ -14,6 +14,8 @@ from ddlbench.report.units import counted
 LONGEST = 60
 """Characters of a value that a message shows."""
 NOTHING = "nothing"
+NO_PLACEMENT = ("launch_ranks", "cores", "physical", "host_cores")
+"""What the topology has besides where the ranks are, `cpus`."""
 
 
 def config_of(directory: Path) -> SweepConfig:
@@ -53,8 +55,8 @@ def differing(there: Run, here: Run) -> Iterator[str]:
 
 
 def _placement(run: Run) -> Mapping[str, Any]:
-    """Return where the ranks are. How a launcher numbers them does not matter, and `cores` are the `cpus` again."""
-    return {name: value for name, value in run.topology.items() if name not in ("launch_ranks", "cores")}
+    """Return where the ranks are; how a launcher numbers them does not matter."""
+    return {name: value for name, value in run.topology.items() if name not in NO_PLACEMENT}
 
 
 def _tuning(run: Run) -> Mapping[str, Any]:

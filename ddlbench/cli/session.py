@@ -4,6 +4,7 @@ Every step that can fail is agreed on, so that a mistake is one line from rank 0
 """
 
 import atexit
+import os
 import signal
 import time
 from collections import Counter
@@ -24,14 +25,14 @@ from ddlbench.bench import config as configuration
 from ddlbench.bench.agreement import agreed, from_root
 from ddlbench.bench.clock import GlobalClock
 from ddlbench.bench.config import SweepConfig
-from ddlbench.bench.environment import Ticks, clock_apart, environment, load_average, stolen, ticks, trust
+from ddlbench.bench.environment import Ticks, clock_apart, environment, load_average, small_pages, stolen, ticks, trust
 from ddlbench.bench.environment import partial as partial_job
 from ddlbench.bench.shapes import Shape, shapes
 from ddlbench.bench.sleeping import apart
 from ddlbench.bench.sweep import Layout, Sweep
 from ddlbench.bench.timer import MOST_ERROR_US, Timer, choose_timer
 from ddlbench.cli.ending import Interrupted
-from ddlbench.cli.faults import START_SECONDS, Faults, finish_mpi
+from ddlbench.cli.faults import Faults, finish_mpi, start_seconds
 from ddlbench.cli.header import header
 from ddlbench.cli.recorder import Opened, Recorder
 from ddlbench.cli.resuming import config_of
@@ -41,12 +42,13 @@ from ddlbench.cost.closed import prices
 from ddlbench.cost.links import Links
 from ddlbench.cost.probe import probe_links
 from ddlbench.errors import ProofError, UnsupportedError, UsageError
-from ddlbench.launch.started import check, check_expected, launcher
-from ddlbench.records import Run, TrustFlag
+from ddlbench.launch.started import ALONE, check, check_expected, launcher
+from ddlbench.records import Run, TrustFlag, add_fault
 from ddlbench.schedule.algorithm import BoundAlgorithm
 from ddlbench.schedule.grid import Grid
 from ddlbench.schedule.verify import Proof
 from ddlbench.watch.board import LEAST_SECONDS, Board
+from ddlbench.watch.fault import Fault
 from ddlbench.watch.watchdog import Watchdog
 
 T = TypeVar("T")
@@ -75,20 +77,26 @@ def run(request: Request) -> int:
     Raises `AgreedError` on all ranks for mistakes in the request, and when the results cannot be written.
     """
     signal.signal(signal.SIGTERM, _interrupt)
-    check(launcher(), MPI.COMM_WORLD.size, library())
-    limit = _limit(request)
-    atexit.register(finish_mpi, max(limit, START_SECONDS))
+    found = launcher()
+    check(found, MPI.COMM_WORLD.size, library())
+    asked = _asked(request)
+    limit = LEAST_SECONDS if asked is None else asked
+    atexit.register(finish_mpi, start_seconds(asked))
     faults = Faults(MPI.COMM_WORLD.rank)
-    with Watchdog(limit, faults) as watchdog:
-        watchdog.connect(MPI.COMM_WORLD, max(limit, START_SECONDS))
+    # A rank that nobody launched may outlive who started it, as under nohup.
+    with Watchdog(limit, faults, parent=None if found is ALONE else os.getppid()) as watchdog:
+        watchdog.connect(MPI.COMM_WORLD, start_seconds(asked))
         return _watched(request, watchdog, faults)
 
 
-def _limit(request: Request) -> float:
-    """Return for how many seconds nothing may move; what is wrong with the request is told later, by one rank."""
+def _asked(request: Request) -> float | None:
+    """Return for how many seconds nothing may move, None where the request does not say so, or not rightly.
+
+    What is wrong with it is told later, by one rank.
+    """
     with suppress(UsageError):
-        return configuration.timeout_of(request.flags) or LEAST_SECONDS
-    return LEAST_SECONDS
+        return configuration.timeout_of(request.flags)
+    return None
 
 
 def _watched(request: Request, watchdog: Watchdog, faults: Faults) -> int:
@@ -96,13 +104,25 @@ def _watched(request: Request, watchdog: Watchdog, faults: Faults) -> int:
     watchdog.board.begin("the reading of the configuration")
     agreed(world, lambda: check_expected("ranks", world.size, request.expect_ranks))
     config = from_root(world, partial(_config, request))
-    communicator = agreed(world, lambda: Communicator(world))
+    communicator = agreed(world, partial(open_communicator, config))
     agreed(world, lambda: check_expected("nodes", communicator.topology.nodes, request.expect_nodes))
     watchdog.number(MPI.Group.Translate_ranks(world.group, range(world.size), communicator.comm.group))
     watchdog.board.limit_s = config.timeout or LEAST_SECONDS
     status = Session(request, config, communicator, watchdog.board, faults).run()
     communicator.close()
     return status
+
+
+def open_communicator(config: SweepConfig) -> Communicator:
+    """Return the communicator of the launch; raises `UsageError` where it cannot have the pages that are asked for."""
+    try:
+        communicator = Communicator(MPI.COMM_WORLD, huge_pages=config.huge_pages)
+        if communicator.huge_pages and config.buffers == "ordinary":
+            communicator.huge_pages.array(1)
+            communicator.huge_pages.check(MPI.COMM_WORLD.allgather)
+    except UnsupportedError as error:
+        raise UsageError(f"--huge-pages: {error}") from None
+    return communicator
 
 
 def _config(request: Request) -> SweepConfig:
@@ -148,12 +168,19 @@ class Session:
             record = self._record(stages, proofs)
             self._board.begin("the opening of the run directory")
             opened = from_root(self._comm, partial(self._opened, recorder, record))
-            self._faults.keep(self._out, recorder.fault if self._comm.rank == 0 else None)
+            self._out = from_root(self._comm, lambda: self._out)
+            self._faults.keep(self._out, self._fault_store(recorder, opened.run))
             try:
                 tally = self._tally(stages, opened, recorder)
             except KeyboardInterrupt as cause:
                 raise Interrupted(f"{cause}the points that were finished are kept in {self._out}") from None
         return 1 if tally["wrong"] or tally["failed"] else 0
+
+    def _fault_store(self, recorder: Recorder, run: Run) -> Callable[[Fault], None]:
+        """Return how this rank stores a fault: rank 0 keeps the record, another one tells when rank 0 is gone."""
+        if self._comm.rank == 0:
+            return recorder.fault
+        return lambda fault: add_fault(self._out, run.created, fault.to_json())
 
     def _opened(self, recorder: Recorder, record: Run) -> Opened:
         """Open the run directory; raises `UsageError`."""
@@ -231,9 +258,15 @@ class Session:
             environment=environment() | {"compiler": _engine.compiler(), "simd": _engine.simd()},
             mpi={"library": name, "version": ".".join(map(str, version))},
             topology=topology.to_json(),
+            huge_pages=self._huge_pages(),
             trust=self._doubts([stage.shape for stage in stages]),
             proofs=tuple(proofs),
         )
+
+    def _huge_pages(self) -> dict[str, Any] | None:
+        """Return what is stored of huge pages, of all ranks until now; None where nobody asked (collective)."""
+        huge = self._communicator.huge_pages
+        return huge.to_json(self._comm.allgather(huge.tallies)) if huge else None
 
     def _doubts(self, measured: list[Shape]) -> tuple[TrustFlag, ...]:
         """Return what speaks against the figures before there are any (collective)."""
@@ -299,9 +332,14 @@ class Session:
 
     def _checked(self, record: Run, clock: GlobalClock, sync: str, shares: list[float]) -> Run:
         """Return the record with what was seen by the end; `shares` of each rank's time went to other guests."""
-        flags = (*clock_apart(sync, clock.error_us, MOST_ERROR_US), *stolen(self._communicator.topology, shares))
+        pages = self._huge_pages()
+        flags = (
+            *clock_apart(sync, clock.error_us, MOST_ERROR_US),
+            *stolen(self._communicator.topology, shares),
+            *small_pages(pages),
+        )
         told = {**(record.clock or {}), **clock.summary().to_json()}
-        return replace(record, clock=told, trust=tuple(dict.fromkeys((*record.trust, *flags))))
+        return replace(record, clock=told, huge_pages=pages, trust=tuple(dict.fromkeys((*record.trust, *flags))))
 
     def _price(
         self, links: Links, at: Layout, bound: BoundAlgorithm, nbytes: int, transport: str

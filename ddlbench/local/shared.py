@@ -15,6 +15,7 @@ from ddlbench.local.binding import bind, layout_for, program_for
 from ddlbench.local.floor import floor_program
 from ddlbench.local.program import Program
 from ddlbench.local.windows import Registered, Windows
+from ddlbench.pages import HugePages
 from ddlbench.schedule.lower import Schedule
 
 if TYPE_CHECKING:
@@ -50,11 +51,13 @@ class Runnable:
 class SharedMemory:
     """The memory that the ranks of each node of `comm` share; `node` holds those of this rank's node, ascending.
 
-    `yielding` says that ranks that wait give their processor away.
+    `yielding` says that ranks that wait give their processor away, `huge` is for windows in huge pages.
     """
 
-    def __init__(self, comm: "MPI.Comm", node: Collection[int], *, yielding: bool) -> None:
-        self._comm, self._ranks, self.yielding = comm, tuple(node), yielding
+    def __init__(
+        self, comm: "MPI.Comm", node: Collection[int], *, yielding: bool, huge: HugePages | None = None
+    ) -> None:
+        self._comm, self._ranks, self.yielding, self._huge = comm, tuple(node), yielding, huge
 
     @property
     def several(self) -> bool:
@@ -68,7 +71,7 @@ class SharedMemory:
 
     @cached_property
     def _windows(self) -> Windows:
-        return Windows(self._node, self._comm)
+        return Windows(self._node, self._comm, self._huge)
 
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> Array:
         """Return a new array at the same place of a new window on all ranks; collective."""

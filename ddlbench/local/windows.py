@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ddlbench.errors import UnsupportedError
+from ddlbench.pages import Again, HugePages, memory_at
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -29,36 +30,46 @@ class Window:
     """`nbytes` on each rank of a communicator whose ranks share memory; collective to make and to free.
 
     Each rank touches its own part first, so that it lies in the memory of its own processor. `addresses` are where this
-    process finds each rank's part. `everyone` is the communicator of all who make one at once, each node its own.
+    process finds each rank's part. `everyone` is the communicator of all who make one at once, each node its own. With
+    `huge` each part lies in huge pages as far as the system gives them, which its tally tells.
     Raises `MemoryError` on all of them when one node has no room for it, `UnsupportedError` when the library keeps a
     copy that loads and stores do not see.
     """
 
-    def __init__(self, comm: "MPI.Comm", everyone: "MPI.Comm", nbytes: int) -> None:
+    def __init__(self, comm: "MPI.Comm", everyone: "MPI.Comm", nbytes: int, huge: HugePages | None = None) -> None:
         from mpi4py import MPI
 
-        _check_room(comm.size, everyone, nbytes + ALIGNMENT)
+        room = huge.rounded(nbytes) + huge.page_nbytes if huge else nbytes + ALIGNMENT
+        _check_room(comm.size, everyone, room)
         self.nbytes = nbytes
         info = MPI.Info.Create()
         info.Set("alloc_shared_noncontig", "true")
-        self._window = MPI.Win.Allocate_shared(nbytes + ALIGNMENT, 1, info, cast("MPI.Intracomm", comm))
+        self._window = MPI.Win.Allocate_shared(room, 1, info, cast("MPI.Intracomm", comm))
         info.Free()
         if self._window.model != MPI.WIN_UNIFIED:
             self._window.Free()
             raise UnsupportedError("this MPI keeps copies of shared windows: use --transport p2p")
         self._window.Lock_all(MPI.MODE_NOCHECK)
         self._parts = [self._window.Shared_query(rank)[0] for rank in range(comm.size)]
-        self.addresses = tuple(-(-part.address // ALIGNMENT) * ALIGNMENT for part in self._parts)
-        part = self._parts[comm.rank]
-        skipped = self.addresses[comm.rank] - part.address
+        self._again = [Again(part.address, part.nbytes, huge.page_nbytes) for part in self._parts] if huge else []
+        self.addresses = tuple(self._begin(rank) for rank in range(comm.size))
+        own = self.addresses[comm.rank]
+        if huge:
+            huge.fill("windows", memory_at(own, huge.rounded(nbytes)))
         # At least one byte: numpy may put a slice of none anywhere.
-        self.own: Bytes = np.frombuffer(part.cast("B"), np.uint8)[skipped : skipped + max(1, nbytes)]
+        self.own: Bytes = memory_at(own, max(1, nbytes))
         self.own[:] = 0
+
+    def _begin(self, rank: int) -> int:
+        """Return where this process finds the part of `rank`."""
+        return self._again[rank].address if self._again else -(-self._parts[rank].address // ALIGNMENT) * ALIGNMENT
 
     def free(self) -> None:
         """Give the memory back; collective, and nobody may use it any more."""
         self.own = np.zeros(0, np.uint8)
         self._parts = []
+        for one in self._again:
+            one.close()
         self._window.Unlock_all()
         self._window.Free()
 
@@ -98,8 +109,8 @@ class Windows:
     All nodes make theirs together: what is collective is so over `everyone`.
     """
 
-    def __init__(self, node: "MPI.Comm", everyone: "MPI.Comm") -> None:
-        self._node, self._everyone = node, everyone
+    def __init__(self, node: "MPI.Comm", everyone: "MPI.Comm", huge: HugePages | None = None) -> None:
+        self._node, self._everyone, self._huge = node, everyone, huge
         self._buffers: dict[int, Window] = {}
         self._made = 0
         self._arenas: list[Window] = []
@@ -107,7 +118,7 @@ class Windows:
 
     def empty(self, nbytes: int) -> Bytes:
         """Return a new buffer of `nbytes` that all ranks can address; collective."""
-        window = Window(self._node, self._everyone, nbytes)
+        window = Window(self._node, self._everyone, nbytes, self._huge)
         self._buffers[self._made] = window
         self._made += 1
         return window.own[:nbytes]
@@ -146,7 +157,7 @@ class Windows:
         self._everyone.Allreduce(MPI.IN_PLACE, asked, MPI.MAX)
         most, begin = (int(value) for value in -(-asked[:2] // ALIGNMENT) * ALIGNMENT)
         if not self._arenas or begin + most > self._arenas[-1].nbytes:
-            self._arenas.append(Window(self._node, self._everyone, max(ARENA_NBYTES, 2 * most)))
+            self._arenas.append(Window(self._node, self._everyone, max(ARENA_NBYTES, 2 * most), self._huge))
             self._used.append({})
             begin = 0
         arena, used = self._arenas[-1], self._used[-1]

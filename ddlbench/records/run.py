@@ -4,6 +4,7 @@ History of the format
     1   the first: command, config, environment, MPI, topology, probed links, trust flags, proofs, finished or not.
     2   the clock: how the ranks' clocks were brought together, and how well.
     3   the fault: what ended a run early, and where each rank stood then.
+    4   huge pages: whether memory was asked to lie in them, and how much of it did.
 """
 
 from collections.abc import Mapping
@@ -14,8 +15,8 @@ from ddlbench.errors import UsageError
 from ddlbench.records.fields import read_fields, read_object, read_version, with_added
 
 FORMAT = "ddlbench-run"
-VERSION = 3
-ADDED: Mapping[int, Mapping[str, Any]] = {2: {"clock": None}, 3: {"fault": None}}
+VERSION = 4
+ADDED: Mapping[int, Mapping[str, Any]] = {2: {"clock": None}, 3: {"fault": None}, 4: {"huge_pages": None}}
 """From a version of the format to the fields it added, with what stands for them in a run of an older version."""
 
 
@@ -32,9 +33,9 @@ class Run:
     """What was run, on what, and whether its figures can be trusted.
 
     `ddlbench` is the version of the program, `created` the start in UTC (ISO 8601), `command` the words of the command
-    line. `config`, `environment`, `mpi`, `topology`, `links` and `clock` (None when not probed), `proofs` and `fault`
-    (None when there was none that could be told) are JSON objects of the parts that own them. `finished` says that the
-    sweep came to its end.
+    line. `config`, `environment`, `mpi`, `topology`, `links` and `clock` (None when not probed), `huge_pages` (None
+    when nobody asked for them), `proofs` and `fault` (None when there was none that could be told) are JSON objects of
+    the parts that own them. `finished` says that the sweep came to its end.
     """
 
     ddlbench: str
@@ -46,6 +47,7 @@ class Run:
     topology: Mapping[str, Any]
     links: Mapping[str, Any] | None = None
     clock: Mapping[str, Any] | None = None
+    huge_pages: Mapping[str, Any] | None = None
     trust: tuple[TrustFlag, ...] = ()
     proofs: tuple[Mapping[str, Any], ...] = ()
     fault: Mapping[str, Any] | None = None

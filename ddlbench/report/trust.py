@@ -154,6 +154,17 @@ def _proofs(part: Part) -> str:
     return f"{counted(len(part.loaded.run.proofs), 'schedule')}, before they ran" if part.loaded.run.proofs else ""
 
 
+def _huge_pages(part: Part) -> str:
+    """Return how much of the memory that was to be in huge pages was there."""
+    told = part.loaded.run.huge_pages or {}
+    parts = []
+    for kind in ("windows", "arrays"):
+        tally = told.get(kind)
+        if isinstance(tally, Mapping) and isinstance(asked := tally.get("nbytes"), int) and asked:
+            parts.append(f"{percent_text(tally.get('huge_nbytes', 0) / asked)} of {size_text(asked)} of {kind}")
+    return " and ".join(parts) or ("asked for" if told else "")
+
+
 ASPECTS: dict[str, Callable[[Part], str]] = {
     "Doubts recorded": _flags,
     "Starts": _starts,
@@ -163,6 +174,7 @@ ASPECTS: dict[str, Callable[[Part], str]] = {
     "Width of intervals": _intervals,
     "Order": _passes,
     "Caches": _caches,
+    "Huge pages": _huge_pages,
     "Results checked": _checks,
     "Proved": _proofs,
 }

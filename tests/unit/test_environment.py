@@ -1,6 +1,7 @@
 """What a run stores of its surroundings: an allow list, and the reasons not to trust its figures."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -45,8 +46,43 @@ def test_more_ranks_than_cores_are_flagged(cpus, detail):
     assert flags(on_one_node(*cpus))["oversubscribed"] == detail
 
 
-def test_ranks_that_may_move_are_flagged():
-    assert flags(on_one_node((0, 1), (2,)))["unpinned"] == "1 rank of 2 may move between cores"
+def test_ranks_that_may_move_are_flagged_with_the_way_out():
+    detail = flags(on_one_node((0, 1), (2,)))["unpinned"]
+    assert detail == f"1 rank of 2 may move between cores: pin each to one ({module.PINNING})"
+    assert "--bind-to core" in module.PINNING
+
+
+def test_where_there_is_nothing_to_pin_ranks_to_only_the_crowd_is_flagged():
+    assert list(flags(on_one_node(*[(0, 1)] * 3))) == ["oversubscribed"]
+    lab = Topology(("node0", "node1", "node2"), (0, 1, 2), ((0, 1),) * 3, machine_of=(0,) * 3)
+    assert list(flags(lab)) == ["oversubscribed"]
+
+
+def test_the_hardware_threads_of_one_core_are_no_freedom_to_move():
+    bound = replace(on_one_node((0, 2), (1, 3)), physical=((0,), (1,)))
+    assert flags(bound) == {}
+    assert list(flags(replace(bound, physical=()))) == ["unpinned"]
+
+
+def test_with_a_hardware_thread_for_each_rank_but_no_core_ranks_can_be_pinned_to_threads():
+    both = (0, 1)
+    loose = replace(on_one_node(*[(0, 1, 2, 3)] * 4), physical=(both,) * 4)
+    assert list(flags(loose)) == ["unpinned"]
+    assert flags(replace(on_one_node((0,), (1,), (2,), (3,)), physical=((0,), (1,)) * 2, host_cores=(2,) * 4)) == {}
+
+
+def test_ranks_that_are_pinned_to_one_core_while_others_are_free_are_flagged():
+    threads = replace(on_one_node((0,), (2,)), physical=((0,), (0,)), host_cores=(2, 2))
+    assert flags(replace(threads, host_cores=(1, 1))) == {}
+    detail = flags(threads)["shared-core"]
+    assert detail == f"2 ranks (0-1) are pinned to core 0 of node0: give each its own ({module.PINNING})"
+    assert list(flags(replace(on_one_node((0,), (0,)), host_cores=(2, 2)))) == ["oversubscribed", "shared-core"]
+    assert list(flags(on_one_node((0,), (0,), (1, 2)))) == ["unpinned", "shared-core"]
+
+
+def test_ranks_that_share_cores_because_there_are_too_few_are_not_told_to_take_others():
+    evenly = replace(on_one_node((0,), (1,), (0,), (1,)), host_cores=(2,) * 4)
+    assert list(flags(evenly)) == ["oversubscribed"]
 
 
 def test_a_machine_that_was_at_work_is_flagged():

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ import pytest
 
 import synthetic
 from ddlbench.errors import DdlbenchError, UsageError
-from ddlbench.records import Point, Run, Store, TrustFlag, load
+from ddlbench.records import Point, Run, Store, TrustFlag, add_fault, load
 from ddlbench.records import store as store_module
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -46,8 +47,8 @@ def test_a_line_has_the_fields_of_the_format_and_no_others():
         *("samples_ns", "stated", "status", "stopped", "sync", "transport", "version", "wrong"),
     ]
     assert sorted(synthetic.run().to_json()) == [
-        *("clock", "command", "config", "created", "ddlbench", "environment", "fault", "finished", "format", "links"),
-        *("mpi", "proofs", "topology", "trust", "version"),
+        *("clock", "command", "config", "created", "ddlbench", "environment", "fault", "finished", "format"),
+        *("huge_pages", "links", "mpi", "proofs", "topology", "trust", "version"),
     ]
 
 
@@ -145,6 +146,23 @@ def test_what_is_learnt_during_the_run_can_be_added(tmp_path):
         store.update(synthetic.run(trust=(TrustFlag("steal", "3 %"),), finished=False))
         store.finish()
     assert load(tmp_path).run == synthetic.run(trust=(TrustFlag("steal", "3 %"),))
+
+
+def test_a_fault_is_added_by_another_process_to_the_run_it_knows_and_to_no_other(tmp_path):
+    run = synthetic.run(finished=False)
+    with Store.create(tmp_path / "run", run) as store:
+        store.append(synthetic.point())
+        add_fault(tmp_path / "run", run.created, {"what": "stalled"})
+        assert load(tmp_path / "run").run == replace(run, fault={"what": "stalled"})
+        add_fault(tmp_path / "run", run.created, {"what": "another"})
+        assert load(tmp_path / "run").run.fault == {"what": "stalled"}
+        with pytest.raises(UsageError, match="is another one"):
+            add_fault(tmp_path / "run", "2001-01-01T00:00:00+00:00", {"what": "stalled"})
+        store.finish(run)
+    with pytest.raises(UsageError, match="is another one"):
+        add_fault(tmp_path / "run", run.created, {"what": "stalled"})
+    with pytest.raises(UsageError, match="holds no run"):
+        add_fault(tmp_path / "nowhere", run.created, {"what": "stalled"})
 
 
 def test_numbers_of_numpy_are_stored_as_numbers(tmp_path):
@@ -445,7 +463,7 @@ def test_a_directory_without_a_run_is_refused(tmp_path):
         ("{", "broken JSON"),
         ("[]", "expected an object"),
         ("{}", "not a run of ddlbench"),
-        ('{"format": "ddlbench-run", "version": 4}', "format version 4 is newer"),
+        ('{"format": "ddlbench-run", "version": 5}', "format version 5 is newer"),
     ],
 )
 def test_a_run_file_that_cannot_be_used_is_refused_by_name(tmp_path, text, said):

@@ -50,6 +50,13 @@ def test_late_samples_are_told_with_the_point_that_lost_most():
     assert told([synthetic.point()])["Left out as late"] == "none"
 
 
+def test_how_much_lay_in_huge_pages_is_told_where_they_were_asked_for():
+    tallies = {"windows": {"nbytes": 8 << 20, "huge_nbytes": 6 << 20}, "arrays": {"nbytes": 0, "huge_nbytes": 0}}
+    assert told([synthetic.point()], huge_pages=tallies)["Huge pages"] == "75 % of 8 MiB of windows"
+    assert told([synthetic.point()], huge_pages={"page_nbytes": 2 << 20})["Huge pages"] == "asked for"
+    assert "Huge pages" not in told([synthetic.point()])
+
+
 def test_what_ended_the_points_is_counted():
     stops = ["interval"] * 3 + ["time", "samples", ""]
     assert (

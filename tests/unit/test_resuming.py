@@ -15,7 +15,7 @@ OTHER = {
     "algorithms": "direct", "dtypes": "int32", "ops": "max", "sizes": "8,64", "in_place": "both", "iterations": "7",
     "warmup": "1", "ci": "1%", "max_seconds": "0.25", "passes": "2", "seed": "9", "sync": "barrier", "cache": "cold",
     "per_rank": "1", "check": "0", "grid": "2x2", "workload": "resnet50", "fuse": "1M", "nodes": "1,2",
-    "ranks_per_node": "1,2", "transport": "p2p", "buffers": "registered",
+    "ranks_per_node": "1,2", "transport": "p2p", "buffers": "registered", "huge_pages": "1",
 }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ddlbench import topology as topology_module
 from ddlbench.topology import Topology, numbered, spans
 
 FOUR_BY_TWO = Topology(
@@ -22,7 +23,7 @@ def test_things_are_numbered_as_they_come():
 
 
 def test_a_topology_is_had_back_from_its_record():
-    topology = Topology(("a", "b"), (0, 1), ((0, 1), (0, 1)), (1, 0), (0, 0))
+    topology = Topology(("a", "b"), (0, 1), ((0, 1), (0, 1)), (1, 0), (0, 0), ((0,), (0,)), (2, 2))
     stored = topology.to_json()
     assert Topology.from_json(stored) == topology
     assert (stored["cores"], stored["launch_ranks"], stored["machine_of"]) == (["0-1", "0-1"], [1, 0], [0, 0])
@@ -31,6 +32,14 @@ def test_a_topology_is_had_back_from_its_record():
 def test_a_record_that_knows_no_launch_ranks_and_machines_is_read():
     stored = {"nodes": 1, "ranks": 1, "ranks_per_node": [1], "hosts": ["a"], "node_of": [0], "cpus": [[0, 3]]}
     assert Topology.from_json(stored) == Topology(("a",), (0,), ((0, 3),))
+
+
+def test_hardware_threads_of_one_core_are_one_core(tmp_path, monkeypatch):
+    monkeypatch.setattr(topology_module, "CPUS", tmp_path)
+    for cpu, siblings in ((0, "0,64"), (3, "2-3"), (64, "0,64")):
+        (tmp_path / f"cpu{cpu}" / "topology").mkdir(parents=True)
+        (tmp_path / f"cpu{cpu}" / "topology" / "thread_siblings_list").write_text(siblings + "\n")
+    assert [topology_module._core(cpu) for cpu in (0, 64, 3, 5)] == [0, 0, 2, 5]
 
 
 def test_a_part_keeps_the_order_of_ranks_and_numbers_nodes_anew():
