@@ -180,7 +180,7 @@ peers: $(VENV)/.stamp-package  ## Open MPI, MPICH, Intel MPI, gloo and other ben
 	'$(VENV)/bin/python' -I -m ddlbench.peers --ranks $(NP) --launcher '$(MPIRUN)' --venv '$(abspath $(VENV))' \
 	  --torch '$(PEERS_TORCH)' $(ARGS)
 
-bench-fast: $(VENV)/.stamp-package  ## the direct transport against the fastest MPI library and memory, into reports/fast
+bench-fast: $(VENV)/.stamp-package  ## against the fastest MPI library, memory, and Open MPI on a virtual cluster, into reports/fast
 	'$(VENV)/bin/python' -I -m ddlbench.peers --fast --ranks 2 --passes 3 --config configs/sweeps/fast.toml \
 	  --out reports/fast --launcher '$(MPIRUN)' --venv '$(abspath $(VENV))' $(ARGS)
 
@@ -203,13 +203,16 @@ test-slurm: $(VENV)/.stamp-package $(VENV)/.stamp-test  ## a real SLURM on four 
 	    $(SLURM_PACKAGES); } >>$(LOG) 2>&1 || { tail -n 20 $(LOG); exit 1; } >&2; }
 	'$(VENV)/bin/python' -m pytest tests/slurm $(ARGS)
 
+test-faults: $(VENV)/.stamp-package $(VENV)/.stamp-test  ## cut links, stop and kill ranks on a virtual cluster, 20 times each
+	DDLBENCH_FAULT_REPEATS=20 '$(VENV)/bin/python' -m pytest -s tests/lab/test_faults.py $(ARGS)
+
 test-simgrid: $(VENV)/.stamp-package $(VENV)/.stamp-test  ## predictions against SimGrid; skips where no Python has simgrid
 	'$(VENV)/bin/python' -m pytest tests/simgrid $(ARGS)
 
 stress: $(VENV)/.stamp-package  ## 30 million small allreduces over shared memory on 2, 3 and 5 ranks, every element checked
 	'$(VENV)/bin/python' tests/direct/stress.py $(ARGS)
 
-microbench: $(VENV)/.stamp-package $(VENV)/.stamp-test  ## time the inner parts: proof, lowering, engine
+microbench: $(VENV)/.stamp-package $(VENV)/.stamp-test  ## time the inner parts: proof, lowering, engine, kernels
 	'$(VENV)/bin/python' -m pytest tests/bench $(ARGS)
 
 check: $(VENV)/.stamp-package $(VENV)/.stamp-check  ## ruff, cython-lint and mypy
@@ -226,4 +229,4 @@ distclean: clean  ## remove .venv, and what make peers made beside it, as well; 
 	  if [ -e "$$made" ] && [ ! -f "$$made/.made-for" ]; then echo "$$made was not made by this Makefile: left alone"; \
 	  else rm -rf "$$made"; fi; done
 
-.PHONY: help bench bench-fast bench-lab stress peers report test test-slurm test-simgrid microbench check clean distclean FORCE
+.PHONY: help bench bench-fast bench-lab stress peers report test test-faults test-slurm test-simgrid microbench check clean distclean FORCE

@@ -73,6 +73,13 @@ class Lab:
         return eventually(found) or pytest.fail(f"no process {pattern!r} among {self.processes}")
 
     @property
+    def daemon(self) -> int:
+        """The process of one of Open MPI's daemons: one that leads a session, as those that started it do not."""
+        self.process_of(r"^\S*prted ")
+        named = (pid for pid, line in self.processes.items() if re.match(r"\S*prted ", line))
+        return next(pid for pid in named if os.getsid(pid) == pid)
+
+    @property
     def listed(self) -> bool:
         """Whether it is among the labs that run."""
         return str(self.process.pid) in {lab.identity for lab in control.running()}

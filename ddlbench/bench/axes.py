@@ -14,6 +14,8 @@ from ddlbench.errors import UsageError
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 LARGEST_NBYTES = 1 << 50
+MOST_DIGITS = 40
+"""No size has more before the point; with more behind it, the last not 0, none is whole, as the largest unit is 2⁴⁰."""
 MOST_SIZES = 10_000
 """More sizes than this in one sweep are taken for a slip of the keyboard."""
 
@@ -47,11 +49,13 @@ def parse_size(text: str) -> int:
 def _whole_bytes(text: str, number: str, unit: str) -> int:
     """Return `number` units in bytes, in exact arithmetic: a double would lose bytes of a long number."""
     whole, _, decimals = number.partition(".")
-    scale: int = 10 ** len(decimals)
-    nbytes, rest = divmod(int(whole + decimals) * UNITS[unit], scale)
-    if rest:
+    whole, decimals = whole.lstrip("0"), decimals.rstrip("0")
+    known = max(len(whole), len(decimals)) <= MOST_DIGITS  # or Python may refuse to read them
+    digits, scale = (int(f"0{whole}{decimals}"), 10 ** len(decimals)) if known else (0, 1)
+    nbytes, rest = divmod(digits * UNITS[unit], scale)
+    if rest or len(decimals) > MOST_DIGITS:
         raise UsageError(f"size {text!r} is no whole number of bytes")
-    if nbytes > LARGEST_NBYTES:
+    if nbytes > LARGEST_NBYTES or len(whole) > MOST_DIGITS:
         raise UsageError(f"size {text!r} is beyond the largest that can be asked for, {format_size(LARGEST_NBYTES)}")
     return nbytes
 

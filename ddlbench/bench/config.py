@@ -6,6 +6,7 @@ key has one parser, and one message when it is wrong.
 
 import difflib
 import math
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,8 +31,9 @@ class SweepConfig:
     sweep in the orders that `seed` gives. `sync` is auto, barrier or window. `in_place` holds the forms to measure.
     `grid` None means the one the machine has. The shapes measured are the first ranks of each node (`ranks_per_node`,
     empty: all) on the first nodes (`nodes`, empty: all). `transport` is auto, direct or p2p, and `buffers` says whether
-    they are ordinary arrays or such that all ranks of a node can address. `timeout` is for how many seconds nothing may
-    move, None for the usual time; it is no part of what is measured, and not of `to_json`.
+    they are ordinary arrays or such that all ranks of a node can address; `huge_pages` asks for huge pages under them
+    and under the memory that ranks share. `timeout` is for how many seconds nothing may move, None for the usual time;
+    it is no part of what is measured, and not of `to_json`.
     """
 
     algorithms: tuple[str, ...] = ("ring", "mpi")
@@ -56,6 +58,7 @@ class SweepConfig:
     ranks_per_node: tuple[int, ...] = ()
     transport: str = "auto"
     buffers: str = "ordinary"
+    huge_pages: bool = False
     timeout: float | None = None
 
     def cells(self, dtype: DType) -> tuple[Cell, ...]:
@@ -94,6 +97,7 @@ class SweepConfig:
             "ranks_per_node": list(self.ranks_per_node),
             "transport": self.transport,
             "buffers": self.buffers,
+            "huge_pages": self.huge_pages,
         }
 
     @classmethod
@@ -162,8 +166,8 @@ def _whole(least: int) -> Callable[[object], int]:
 
     def parse(value: object) -> int:
         text = str(value).strip()
-        if not (text.isascii() and text.isdecimal() and least <= int(text) < 1 << 31):
-            raise UsageError(f"{value!r}: expected a whole number of at least {least}")
+        if not (WHOLE.fullmatch(text) and least <= int(text) <= MOST_WHOLE):
+            raise UsageError(f"{value!r}: expected a whole number of at least {least} and at most {MOST_WHOLE}")
         return int(text)
 
     return parse
@@ -178,8 +182,8 @@ def _seconds(value: object) -> float:
         seconds = float(str(value))
     except ValueError:
         seconds = -1.0
-    if not 0 < seconds < 1e6:
-        raise UsageError(f"{value!r}: expected seconds above 0, such as 0.5")
+    if not 0 < seconds < MOST_SECONDS:  # as it is not for nan
+        raise UsageError(f"{value!r}: expected {SECONDS}, such as 0.5")
     return seconds
 
 
@@ -189,7 +193,7 @@ def _timeout(value: object) -> float:
     try:
         return _seconds(value)
     except UsageError:
-        raise UsageError(f"{value!r}: expected seconds above 0, such as 120, or {NO_LIMIT}") from None
+        raise UsageError(f"{value!r}: expected {SECONDS}, such as 120, or {NO_LIMIT}") from None
 
 
 def _fraction(value: object) -> float:
@@ -200,7 +204,7 @@ def _fraction(value: object) -> float:
     except ValueError:
         fraction = -1.0
     if not 0 < fraction < 1:
-        raise UsageError(f"{value!r}: expected a share of the median, such as 5% or 0.05")
+        raise UsageError(f"{value!r}: expected a share of the median above 0 and below 100%, such as 5% or 0.05")
     return fraction
 
 
@@ -220,6 +224,11 @@ def _grid(value: object) -> Grid:
     return Grid.parse(str(value))
 
 
+WHOLE = re.compile(r"[0-9]{1,18}")
+"""As many digits as can be meant: Python reads no number of thousands."""
+MOST_WHOLE = (1 << 31) - 1
+MOST_SECONDS = 1e6
+SECONDS = f"seconds above 0 and below {MOST_SECONDS:,.0f}"
 NO_LIMIT = "none"
 """What `timeout` is when a sweep may wait for ever."""
 _FILE_HINT = "; write the value out before a configuration file"
@@ -253,6 +262,7 @@ PARSERS: dict[str, Callable[[object], Any]] = {
     "ranks_per_node": _counts,
     "transport": _choice({"auto": "auto", "direct": "direct", "p2p": "p2p"}, "auto, direct or p2p"),
     "buffers": _choice({"ordinary": "ordinary", "registered": "registered"}, "ordinary or registered"),
+    "huge_pages": _choice(_BOTH_WAYS, "0 or 1"),
     "timeout": _timeout,
 }
 """What a configuration file may say, and how each value is read."""
@@ -271,6 +281,7 @@ FLAGS = {
     "in_place": "--in-place",
     "max_seconds": "--max-seconds",
     "per_rank": "--per-rank",
+    "huge_pages": "--huge-pages",
     "ranks_per_node": "--ranks-per-node",
 }
 """How each key is spelt on the command line, where not `--key`."""
@@ -304,7 +315,7 @@ def timeout_of(flags: Mapping[str, Any]) -> float | None:
 def _parsed(where: str, name: str, value: object) -> Any:
     try:
         return PARSERS[name](value)
-    except UsageError as error:
+    except (UsageError, ValueError) as error:  # ValueError: a number of a file that is too long to be shown
         raise UsageError(f"{where}: {error}") from None
 
 
@@ -322,7 +333,7 @@ def _table(path: Path) -> dict[str, Any]:
             return tomllib.load(file)
     except OSError as error:
         raise UsageError(f"configuration file {str(path)!r}: {error.strerror}{_nearest(path)}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # no TOML, no text, a number of thousands of digits
         raise UsageError(f"configuration file {str(path)!r} is not TOML: {error}") from None
 
 

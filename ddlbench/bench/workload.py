@@ -11,6 +11,8 @@ from typing import Any
 from ddlbench.errors import UsageError, unknown
 
 COLUMNS = ["index", "name", "numel", "shape"]
+MOST_NUMEL = 1 << 50
+"""As many elements as the largest size has bytes; more are taken for a slip of the keyboard."""
 SHIPPED = Path(__file__).parents[2] / "configs" / "workloads"
 """Where the workloads of a source tree lie. An editable install finds them; a wheel does not carry them."""
 
@@ -104,4 +106,6 @@ def _numel(row: Mapping[str, str | None], where: str) -> int:
         ) from None
     if numel < 1 or math.prod(sides) != numel:
         raise UsageError(f"{where}: numel {numel} is not the product of shape {row['shape']!r}")
+    if numel > MOST_NUMEL:
+        raise UsageError(f"{where}: numel {numel}: expected at most {MOST_NUMEL}")
     return numel

@@ -1,5 +1,6 @@
 """The algorithms as a table, and the proof of one, for people at a terminal."""
 
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -33,7 +34,7 @@ def grid_of(ranks: str | None, grid: str | None, otherwise: Grid) -> Grid:
 
 
 def _ranks(text: str) -> Grid:
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MOST_RANKS):
+    if not (re.fullmatch("[0-9]{1,9}", text) and 1 <= int(text) <= MOST_RANKS):
         raise UsageError(f"--ranks {text!r}: expected a whole number from 1 to {MOST_RANKS}")
     return Grid((int(text),))
 

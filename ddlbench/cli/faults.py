@@ -31,15 +31,19 @@ FOLLOW_SECONDS = 1.0
 """How long ranks that were told to leave wait for MPI_Abort to end them."""
 INTERRUPT_SECONDS = 2.5
 """How long a rank may take to end that was interrupted."""
+ORPHAN_SECONDS = 1.0
+"""How long one may whose launcher is gone: what started that may kill its ranks 2 s later."""
 START_SECONDS = 60.0
-"""How long MPI may take to start and to end; it may be given more."""
+"""How long MPI may take to start, the ranks to meet, and MPI to end, where no time limit was asked for."""
+START_MARGIN_SECONDS = 9.0
+"""How much longer than a limit that was asked for."""
 LAUNCHERS = ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun")
 LAUNCHER_SECONDS = 2.0
 """How long a launcher has to end by itself after a host was lost."""
 LAST_RITES = """
 import select, signal, sys
 held, seconds = int(sys.argv[1]), float(sys.argv[2])
-for number, patience in ((signal.SIGTERM, seconds), (signal.SIGKILL, 2)):
+for number, patience in ((signal.SIGTERM, seconds), (signal.SIGKILL, 1)):
     if select.select([held], [], [], patience)[0]:
         break
     signal.pidfd_send_signal(held, number)
@@ -53,10 +57,13 @@ def _here() -> str:
 
 
 @contextmanager
-def within(seconds: float, what: str) -> Iterator[None]:
-    """End this process with status 3 when what is done inside takes longer than `seconds`, naming it as `what`."""
+def within(seconds: float, what: str, hint: str = "") -> Iterator[None]:
+    """End this process with status 3 when what is done inside takes longer than `seconds`, naming it as `what`.
+
+    `hint` is what to say behind that.
+    """
     if not isinf(seconds):
-        text = f"ddlbench: error: {_here()}: {what} did not come to an end within {seconds:.0f} s\n"
+        text = f"ddlbench: error: {_here()}: {what} did not come to an end within {seconds:.0f} s{hint}\n"
         _deadline.arm(seconds, text, STALLED)
     try:
         yield
@@ -64,14 +71,19 @@ def within(seconds: float, what: str) -> Iterator[None]:
         _deadline.disarm()
 
 
+def start_seconds(limit_s: float | None) -> float:
+    """Return how long MPI may take to start, the ranks to meet, and MPI to end; `limit_s` is what was asked for."""
+    return START_SECONDS if limit_s is None else limit_s + START_MARGIN_SECONDS
+
+
 def start_mpi(limit_s: float | None) -> None:
-    """Start MPI, which takes all ranks; ends this process when that takes longer than a minute, or than `limit_s`.
+    """Start MPI, which takes all ranks; ends this process when that takes longer than `start_seconds`.
 
     Open MPI ends a process at the moment when it sees the connection of another one break, often before the watchdog
     could say whose that was. It is told to wait for a second before it aborts.
     """
     os.environ.setdefault("OMPI_MCA_mpi_abort_delay", "1")
-    with within(max(START_SECONDS, limit_s or 0.0), "starting MPI"):
+    with within(start_seconds(limit_s), "starting MPI", "; where ranks start slowly, give --timeout more"):
         import mpi4py.MPI  # noqa: F401 - what counts is that it is loaded
 
 
@@ -89,17 +101,17 @@ class Faults:
     def __init__(self, rank: int) -> None:
         self._rank = rank
         self._kept = "nothing was measured yet"
-        self._interrupted = "ddlbench: interrupted"
+        self._points = ""
         self._store: Callable[[Fault], None] | None = None
 
     def keep(self, out: Path, store: Callable[[Fault], None] | None) -> None:
-        """Take note that points are kept in `out` from now on, and on rank 0 of how a fault is stored there."""
+        """Take note that points are kept in `out` from now on, and of how this rank stores a fault there."""
         self._kept = f"the points that were finished are kept, --resume {shlex.quote(str(out))} goes on with them"
-        self._interrupted = f"ddlbench: interrupted: the points that were finished are kept in {out}"
+        self._points = f"the points that were finished are kept in {out}"
         self._store = store
 
     def announce(self, fault: Fault) -> None:
-        """Store the fault where this is the rank that keeps the record, and say it."""
+        """Say the fault and store it."""
         _say("\n".join([*fault.lines(), f"# {self._kept}"]))
         if fault.found and any(place.host != platform.node() for place in fault.silent):
             _end_launcher()
@@ -115,9 +127,11 @@ class Faults:
         place = f"{_here()} (pid {os.getpid()}): {beat.what}, {beat.where}"
         _say(f"# stalled: {place}: no progress for {beat.idle_s:.0f} s{unheard}")
 
-    def interrupted(self) -> None:
+    def interrupted(self, why: str) -> None:
         """See to it that this process ends, though it may be stuck in MPI."""
-        _deadline.arm(INTERRUPT_SECONDS, f"{self._interrupted}\n" if self._rank == 0 else "", 130)
+        text = ": ".join(filter(None, ("ddlbench: interrupted", "; ".join(filter(None, (why, self._points))))))
+        seconds = ORPHAN_SECONDS if why else INTERRUPT_SECONDS
+        _deadline.arm(seconds, f"{text}\n" if self._rank == 0 else "", 130)
 
     def alive(self, beat: Beat) -> None:
         """Put off the end that comes when the interpreter stands still, which nothing written in Python could tell."""

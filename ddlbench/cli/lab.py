@@ -1,5 +1,6 @@
 """`ddlbench lab`: a virtual cluster on this machine."""
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -42,13 +43,16 @@ def command() -> None:
 @shaped
 @click.argument("words", nargs=-1, required=True, metavar="-- COMMAND…", type=click.UNPROCESSED)
 def run(words: tuple[str, ...], **shape: Any) -> int:
-    """Run COMMAND on every rank of a virtual cluster, by mpirun, whose exit status is returned.
+    """Run COMMAND on every rank of a virtual cluster, by mpirun.
+
+    Exit status: mpirun's, but 3 for a sweep that is not finished and for ranks that mpirun has left behind.
 
     Rates are bits per second in each direction: 1gbit, 2.5gbit, 100mbit.
     """
     from ddlbench.cli.labs import run_on_ranks
+    from ddlbench.cli.program import own_words
 
-    return run_on_ranks(shape, words)
+    return run_on_ranks(shape, words, own_words(words, sys.argv[1:], ("lab", "run")))
 
 
 @command.command("shell", context_settings=COMMAND, short_help="Run a shell, or a command, on node0.")

@@ -7,22 +7,32 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ddlbench.cli.program import judged, program_of
 from ddlbench.errors import UsageError
 from ddlbench.lab import control, launcher, start
 from ddlbench.lab.spec import Lab, Rate, parse_node_rates
+from ddlbench.launch.running import Ended
 
 
-def run_on_ranks(shape: Mapping[str, Any], words: Sequence[str]) -> int:
-    """Run `words` on every rank of a lab and return the launcher's exit status."""
+def run_on_ranks(shape: Mapping[str, Any], words: tuple[str, ...], own: tuple[str, ...]) -> int:
+    """Run `words` on every rank of a lab; `own` are the words of the command line before them.
+
+    Return the launcher's exit status, but for a sweep that its record does not call finished.
+    """
     lab = _lab(shape)
-    program, kind = launcher.find(start.search_path())
-    return start.start(lab, launcher.on_all_ranks(lab, program, kind, _program(words)))
+    mpirun, kind = launcher.find(start.search_path())
+    program = program_of(tuple(_program(words)))
+    expected = program.expected(own)
+    ended = start.start(lab, launcher.on_all_ranks(lab, mpirun, kind, program.words), ranks=expected is None)
+    if ended.interrupted is not None:
+        return ended.status or 128 + ended.interrupted
+    return judged(Ended(ended.status), expected)
 
 
 def run_on_node0(shape: Mapping[str, Any], words: Sequence[str]) -> int:
     """Run `words`, or the user's shell, on the first node of a lab and return the exit status."""
     shell = os.environ.get("SHELL") or "/bin/sh"
-    return start.start(_lab(shape), _program(words or [shell]), interactive=True)
+    return start.start(_lab(shape), _program(words or [shell]), interactive=True).status
 
 
 def set_link(node: str, card: str | None, state: str, identity: str | None) -> int:

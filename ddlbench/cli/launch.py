@@ -5,7 +5,9 @@ from pathlib import Path
 
 import click
 
-WHOLE = click.IntRange(min=1)
+from ddlbench.cli.numbers import Seconds, Whole
+
+WHOLE = Whole(1)
 
 
 @click.command(
@@ -30,7 +32,7 @@ WHOLE = click.IntRange(min=1)
 @click.option("--mpi", metavar="NAME", help="openmpi5, openmpi4, mpich, intel or spectrum (the one this Python uses).")
 @click.option("--launcher", metavar="WORDS", help="Start with these words, such as 'srun --mpi=pmix' (as found).")
 @click.option("--check/--no-check", default=True, help="Ask the hosts before the start whether they are alike.")
-@click.option("--check-seconds", type=click.FloatRange(min=1), default=60.0, metavar="S", help="Time for that (60).")
+@click.option("--check-seconds", type=Seconds(1), default=60.0, metavar="S", help="Time for that (60).")
 @click.option("--dry-run", is_flag=True, help="Print the command and start nothing.")
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND…")
 def command(

@@ -152,7 +152,7 @@ def _milliseconds(option: str, text: str | None) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < 1e9:
-        raise UsageError(f"{option} {text!r}: expected milliseconds, such as 120")
+        raise UsageError(f"{option} {text!r}: expected milliseconds from 0 to below 1,000,000,000, such as 120")
     return value / 1e3
 
 

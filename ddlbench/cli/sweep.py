@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from ddlbench.cli.numbers import Whole
+
 
 @click.command(
     "sweep",
@@ -56,6 +58,13 @@ import click
 @click.option(
     "--buffers", metavar="[ordinary|registered]", help="Arrays of any memory, or such as all ranks of a node address."
 )
+@click.option(
+    "--huge-pages",
+    is_flag=False,
+    flag_value="1",
+    metavar="[0|1]",
+    help="Put buffers, and what ranks share, in huge pages (0); refused where there are none.",
+)
 @click.option("--grid", metavar="XxY", help="Ranks of a node × nodes (as found).")
 @click.option("--nodes", metavar="N,…", help="Measure on the first N nodes, and so on for each number (all nodes).")
 @click.option(
@@ -76,14 +85,14 @@ import click
 )
 @click.option(
     "--expect-ranks",
-    type=click.IntRange(min=1),
+    type=Whole(1),
     envvar="DDLBENCH_EXPECT_RANKS",
     metavar="N",
     help="Refuse a launch of another number of ranks; ddlbench launch sets it.",
 )
 @click.option(
     "--expect-nodes",
-    type=click.IntRange(min=1),
+    type=Whole(1),
     envvar="DDLBENCH_EXPECT_NODES",
     metavar="N",
     help="The same for nodes.",

@@ -57,11 +57,11 @@ def read(path: Path) -> Machine:
             data = tomllib.load(file)
     except OSError as error:
         raise UsageError(f"topology {str(path)!r}: {error.strerror}{_nearest(path)}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # no TOML, no text, a number of thousands of digits
         raise UsageError(f"topology {str(path)!r} is not TOML: {error}") from None
     try:
         return from_data(data)
-    except UsageError as error:
+    except (UsageError, ValueError) as error:  # ValueError: a number that is too long to be shown
         raise UsageError(f"topology {str(path)!r}: {error}") from None
 
 

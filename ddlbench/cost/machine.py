@@ -9,11 +9,15 @@
 Figures are in seconds, bytes, and bytes a second. Each has a source; one that nobody measured says `estimate`.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from ddlbench.cost.quantity import AMOUNT, RATE, TIME, Unit
 from ddlbench.errors import UsageError, unknown
+
+MOST_WHOLE = (1 << 31) - 1
+"""The most nodes, ranks or cards of a machine."""
 
 ESTIMATE = "estimate"
 
@@ -211,6 +215,6 @@ def unit_of(name: str) -> Unit | None:
 def whole(value: object) -> int:
     """Return a whole number from 1 on; raises `UsageError` naming what it is instead."""
     text = str(value)
-    if isinstance(value, bool) or not (text.isascii() and text.isdecimal() and 1 <= int(text) < 1 << 31):
-        raise UsageError(f"{value!r}: expected a whole number from 1 on")
+    if isinstance(value, bool) or not (re.fullmatch("[0-9]{1,18}", text) and 1 <= int(text) <= MOST_WHOLE):
+        raise UsageError(f"{value!r}: expected a whole number from 1 on, at most {MOST_WHOLE}")
     return int(text)

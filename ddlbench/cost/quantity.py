@@ -4,6 +4,7 @@ Rates are bytes or bits a second with prefixes of 1000, or KiB, MiB and GiB a se
 (`100 GB`), a number without a unit and a unit of unclear case (`100 gb/s`: bits or bytes?) are refused.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -41,7 +42,9 @@ class Unit:
             raise UsageError(f"{_shown(text)}: {_mistake(unit, self)}expected {self.expected}")
         if number == 0 and not self.zero:
             raise UsageError(f"{_shown(text)}: expected a figure above 0, {self.expected}")
-        return number * self.scales[unit]
+        if not math.isfinite(value := number * self.scales[unit]):
+            raise UsageError(f"{_shown(text)}: expected a finite figure, {self.expected}")
+        return value
 
 
 def _shown(text: object) -> str:

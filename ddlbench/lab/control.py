@@ -158,6 +158,8 @@ def chosen(identity: str | None) -> Running:
     for lab in found:
         if identity in (None, lab.identity):
             return lab
+    if not found[0].identity:
+        raise UsageError(f"--lab {identity}: within a lab no other can be reached, and this one needs no --lab")
     raise UsageError(f"--lab {identity}: no such lab runs; those that do: {', '.join(lab.identity for lab in found)}")
 
 

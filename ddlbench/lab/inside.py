@@ -13,7 +13,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import FrameType
 
 from ddlbench.errors import DdlbenchError
@@ -25,6 +26,13 @@ from ddlbench.lab.task import ENDING, Task
 
 GRACE_SECONDS = 2.5
 """How long a command that is told to end has for it."""
+LINGER_SECONDS = 2.0
+"""How long ranks have that the command has left behind, to say and store what they know of that."""
+LINGER_POLL_SECONDS = 0.05
+LEFT_BEHIND = 3
+"""The exit status where a launcher says 0 although it has left ranks behind."""
+OF_RANKS = (b"OMPI_COMM_WORLD_RANK=", b"PMI_RANK=")
+"""How the variables begin that launchers give to ranks, and to nobody else."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -62,6 +70,7 @@ class Init:
         self._command: subprocess.Popen[bytes] | None = None
         self._last_moment = float("inf")
         self._status = 0
+        self._orphans: dict[int, int] = {}
 
     def run(self, command: Sequence[str]) -> int:
         """Run `command` on node0 and return its exit status, 128 and the signal when one ended it."""
@@ -74,7 +83,7 @@ class Init:
                 env=launcher.environment(self._task.lab, os.environ),
                 start_new_session=not self._task.terminal,
             )
-            return self._waited(selector)
+            return self._told(self._waited(selector), self._lingered())
 
     def signal_command(self, number: int) -> None:
         """Pass a signal on to the command; it then has `GRACE_SECONDS` to end."""
@@ -101,15 +110,45 @@ class Init:
                 key.data(key.fileobj)
         return status
 
+    def _lingered(self) -> int:
+        """Give ranks whose launcher is gone a moment; return how many that were left fail, or have not ended then.
+
+        Open MPI's launcher that lost a host ends with 0 and leaves the ranks beside it to themselves.
+        """
+        there, deadline = dict(ranks()), time.monotonic() + LINGER_SECONDS
+        while os.getpid() in dict(ranks()).values() and time.monotonic() < deadline:
+            self._collected()
+            time.sleep(LINGER_POLL_SECONDS)
+        self._collected()
+        return sum(1 for process in there if self._orphans.get(process) != 0)
+
+    def _told(self, status: int, lost: int) -> int:
+        """Return the exit status, not 0 for a launcher of ranks that were `lost`, and say so."""
+        if status or not lost or not self._task.ranks:
+            return status
+        had = "rank that had" if lost == 1 else "ranks that had"
+        sys.stderr.write(f"ddlbench: error: the launcher ended with status 0 and left {lost} {had} not ended\n")
+        return LEFT_BEHIND
+
     def _collected(self) -> int | None:
         """Collect processes that have ended, orphans too; return the command's status when it is one of them."""
         found = None
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                code = os.waitstatus_to_exitcode(ended[1])
                 if self._command is not None and ended[0] == self._command.pid:
-                    code = os.waitstatus_to_exitcode(ended[1])
                     found = code if code >= 0 else 128 - code
+                else:
+                    self._orphans[ended[0]] = code
         return found
+
+
+def ranks() -> Iterator[tuple[int, int]]:
+    """Yield what launchers of this process namespace started as ranks, and what those started, each with its parent."""
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            if any(text.startswith(OF_RANKS) for text in (path / "environ").read_bytes().split(b"\0")):
+                yield int(path.name), int((path / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
 
 
 def _woken_by_signals(handler: "signal._HANDLER") -> socket.socket:

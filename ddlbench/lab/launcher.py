@@ -38,6 +38,7 @@ def environment(lab: Lab, outside: Mapping[str, str]) -> dict[str, str]:
     folders = [str(PROGRAMS), *_own_programs(), kept.get("PATH", os.defpath)]
     cards = [f"eth{nic}" for nic in range(lab.nics)]
     return {
+        **_keepalive(),
         **kept,
         "PATH": os.pathsep.join(folders),
         "DDLBENCH_LAB": lab.describe(),
@@ -56,7 +57,16 @@ def _own_programs() -> Iterator[str]:
 
 
 KEEPALIVE = {"time": "10", "intvl": "5", "probes": "3"}
-"""Open MPI's launcher notices a cut link after 10 + 3 · 5 seconds; with its own values it takes eight minutes."""
+"""Open MPI's launcher notices a cut link after 10 + 3 · 5 seconds; with its own values it takes eight minutes. What
+the environment says already is left."""
+
+
+def _keepalive() -> dict[str, str]:
+    return {
+        f"{family}_MCA_oob_tcp_keepalive_{name}": value
+        for family in ("PRTE", "OMPI")
+        for name, value in KEEPALIVE.items()
+    }
 
 
 def _open_mpi(cards: Sequence[str]) -> dict[str, str]:
@@ -75,18 +85,13 @@ def _open_mpi(cards: Sequence[str]) -> dict[str, str]:
         "OMPI_MCA_oob_tcp_if_include": cards[0],
         "OMPI_MCA_hwloc_base_binding_policy": "none",
     }
-    keepalive = {
-        f"{family}_MCA_oob_tcp_keepalive_{name}": value
-        for family in ("PRTE", "OMPI")
-        for name, value in KEEPALIVE.items()
-    }
     ranks = {
         "OMPI_MCA_pml": "ob1",
         "OMPI_MCA_btl": "tcp,self,sm",
         "OMPI_MCA_btl_tcp_if_include": ",".join(cards),
         "OMPI_MCA_mpi_yield_when_idle": "1",
     }
-    return daemons | daemons_of_4 | keepalive | ranks
+    return daemons | daemons_of_4 | ranks
 
 
 def _hydra(cards: Sequence[str]) -> dict[str, str]:

@@ -14,6 +14,7 @@ MOST_NICS = 4
 UNITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9, "tbit": 10**12}
 LEAST, MOST = 64 * 10**3, 100 * 10**9
 """Bits per second. Below, one packet takes a fifth of a second; above, no machine shapes anything."""
+NODE = re.compile(r"(?:node)?([0-9]{1,9})")
 RATE = re.compile(r"(\d+(?:\.\d+)?)([a-z]+)", re.ASCII)
 
 
@@ -30,10 +31,10 @@ class Rate:
         if match is None or match[2] not in UNITS:
             bytes_hint = "; tc's bps are bytes" if text.strip().lower().endswith("bps") else ""
             raise UsageError(f"rate {text!r}: expected bits per second as in 1gbit, 2.5gbit or 100mbit{bytes_hint}")
-        bits = round(float(match[1]) * UNITS[match[2]])
+        bits = float(match[1]) * UNITS[match[2]]  # infinite where the number has hundreds of digits
         if not LEAST <= bits <= MOST:
             raise UsageError(f"rate {text!r}: expected {cls(LEAST)} to {cls(MOST)}")
-        return cls(bits)
+        return cls(round(bits))
 
     def __str__(self) -> str:
         unit = next(unit for unit in reversed(UNITS) if self.bits_per_s >= UNITS[unit])
@@ -142,12 +143,14 @@ def _check_range(option: str, value: int, least: int, most: int) -> None:
 
 
 def parse_node_rates(texts: tuple[str, ...]) -> dict[int, Rate]:
-    """Read rates of single nodes, each as 2=100mbit or node2=100mbit; raises `UsageError`."""
-    found = {}
+    """Read rates of single nodes, each as 2=100mbit or node2=100mbit, one for each node; raises `UsageError`."""
+    found: dict[int, Rate] = {}
     for text in texts:
         node, equals, rate = text.partition("=")
-        number = node.strip().removeprefix("node")
-        if not equals or not (number.isascii() and number.isdecimal()):
+        number = NODE.fullmatch(node.strip())
+        if not equals or number is None:
             raise UsageError(f"--node-rate {text!r}: expected a node and its rate, as in 2=100mbit")
-        found[int(number)] = Rate.parse(rate)
+        if int(number[1]) in found:
+            raise UsageError(f"--node-rate {text!r}: node {int(number[1])} has a rate already, {found[int(number[1])]}")
+        found[int(number[1])] = Rate.parse(rate)
     return found

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ddlbench.errors import DdlbenchError, UsageError
@@ -66,8 +67,23 @@ def search_path() -> str:
     return f"{os.environ.get('PATH', os.defpath)}:{ADMINISTRATORS}"
 
 
-def start(lab: Lab, command: Sequence[str], *, interactive: bool = False, own_users: bool = True) -> int:
-    """Run `command` on node0 of a lab and return its exit status.
+@dataclass(frozen=True)
+class Ended:
+    """How a lab's command ended: its exit status, and the first signal that asked for the end."""
+
+    status: int
+    interrupted: int | None = None
+
+
+def start(
+    lab: Lab,
+    command: Sequence[str],
+    *,
+    interactive: bool = False,
+    ranks: bool = False,
+    own_users: bool = True,
+) -> Ended:
+    """Run `command` on node0 of a lab and return how it ended; with `ranks` it is a launcher, which may go too early.
 
     Signals that end programs are passed on to the command, except that Ctrl-C at the terminal is left to one that is
     `interactive`. Without `own_users`, which only root may do, users and rights in the lab are those of the machine.
@@ -77,7 +93,13 @@ def start(lab: Lab, command: Sequence[str], *, interactive: bool = False, own_us
         raise UsageError(f"no lab can run here: {reason}")
     terminal = os.isatty(0)
     with control.listen() as listener:
-        task = Task(lab=lab, listener=listener.fileno(), terminal=terminal, interactive=interactive and terminal)
+        task = Task(
+            lab=lab,
+            listener=listener.fileno(),
+            terminal=terminal,
+            interactive=interactive and terminal,
+            ranks=ranks,
+        )
         inside = [sys.executable, "-m", "ddlbench.lab.inside", json.dumps(task.to_json()), *command]
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {*ENDING, signal.SIGCHLD})
         process = subprocess.Popen(
@@ -87,9 +109,9 @@ def start(lab: Lab, command: Sequence[str], *, interactive: bool = False, own_us
             start_new_session=not terminal,
             preexec_fn=_bound_to(os.getpid(), before),  # noqa: PLW1509 - there are no threads here
         )
-    status = _ended(process, terminal=terminal)
+    ended = _ended(process, terminal=terminal)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return status
+    return ended
 
 
 def _unshare(own_users: bool) -> list[str]:
@@ -113,14 +135,17 @@ def _bound_to(parent: int, mask: Iterable[int]) -> Callable[[], None]:
     return bind
 
 
-def _ended(process: "subprocess.Popen[bytes]", *, terminal: bool) -> int:
-    """Wait for the end of the lab, passing on what the terminal does not, and return its exit status."""
+def _ended(process: "subprocess.Popen[bytes]", *, terminal: bool) -> Ended:
+    """Wait for the end of the lab, passing on what the terminal does not, and return how it ended."""
+    interrupted: int | None = None
     while process.poll() is None:
         got = signal.sigwaitinfo({*ENDING, signal.SIGCHLD})
+        if got.si_signo in ENDING:
+            interrupted = interrupted or got.si_signo
         if got.si_signo in ENDING and not (terminal and got.si_code == FROM_THE_TERMINAL):
             try:
                 control.own().ask(do="signal", number=got.si_signo)
             except DdlbenchError:
                 process.kill()  # its first process is stuck
     status: int = process.returncode
-    return status if status >= 0 else 128 - status
+    return Ended(status if status >= 0 else 128 - status, interrupted)

@@ -21,12 +21,15 @@ class Task:
         whether the command has the terminal, and gets the signals that the terminal sends
     interactive
         whether Ctrl-C is for the command alone, as in a shell
+    ranks
+        whether the command starts ranks, which it must not leave behind
     """
 
     lab: Lab
     listener: int
     terminal: bool
     interactive: bool
+    ranks: bool
 
     def to_json(self) -> dict[str, Any]:
         """Return the task as a JSON value."""

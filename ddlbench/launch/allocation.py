@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Literal
 
@@ -25,8 +26,10 @@ Scheduler = Literal["", "slurm", "lsf", "pbs"]
 HERE = "this machine"
 LAB = "DDLBENCH_LAB_HOSTFILE"
 """Names the host file of a virtual cluster to programs in it."""
+NODES = re.compile(r"[0-9]{1,9}")
 CORES = Path("/sys/devices/system/cpu")
-TASKS = re.compile(r"([0-9]+)(?:\(x([0-9]+)\))?")
+TASKS = re.compile(r"([0-9]{1,6})(?:\(x([0-9]{1,18})\))?")
+"""Tasks on each of so many nodes; as many digits as can be meant, so that no number is too long to be read."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +59,11 @@ class Allocation:
 def find(hosts: str | None, file: Path | None, environ: Mapping[str, str] = os.environ) -> Allocation:
     """Return the allocation: `hosts` as -H has them, the host file `file`, or what `environ` says; else this machine.
 
-    Raises `UsageError` for a list that cannot be read, a name that is none, and when this process is itself a rank of
-    another launch.
+    Raises `UsageError` for a list that cannot be read, a name that is none, hosts that are named in two ways, and when
+    this process is itself a rank of another launch.
     """
+    if hosts is not None and file is not None:
+        raise UsageError(f"-H {hosts} and --hostfile {file} both name the hosts: give one of them")
     _check_not_launched(environ)
     scheduler = _scheduler(environ)
     if hosts is not None:
@@ -93,7 +98,7 @@ def _check_not_launched(environ: Mapping[str, str]) -> None:
             " call it once, without mpirun or srun before it"
         )
     here, all_ = environ.get("SLURM_STEP_NUM_NODES", ""), environ.get("SLURM_JOB_NUM_NODES", "")
-    if here.isdigit() and all_.isdigit() and int(here) < int(all_):
+    if NODES.fullmatch(here) and NODES.fullmatch(all_) and int(here) < int(all_):
         raise UsageError(
             f"this is a step of SLURM on {here} of the {all_} nodes of its job: the rest cannot be reached from it;"
             " call ddlbench launch from the job script itself, without srun before it"
@@ -119,21 +124,22 @@ def slurm(environ: Mapping[str, str]) -> Allocation:
     names = slurm_names(_nodelist(environ), "SLURM_JOB_NODELIST")
     variable = "SLURM_TASKS_PER_NODE" if environ.get("SLURM_TASKS_PER_NODE") else "SLURM_JOB_CPUS_PER_NODE"
     tasks = _per_node(environ.get(variable) or f"1(x{len(names)})", variable)
-    if len(tasks) != len(names):
+    nodes = sum(times for _, times in tasks)
+    if nodes != len(names):  # before they are written out: a slip of a digit stands for more than memory holds
         raise UsageError(
-            f"{variable}={environ[variable]} counts {len(tasks)} nodes, but SLURM_JOB_NODELIST={_nodelist(environ)}"
+            f"{variable}={environ[variable]} counts {nodes} nodes, but SLURM_JOB_NODELIST={_nodelist(environ)}"
             f" has {len(names)}: call ddlbench launch from the job script itself, or name the hosts with -H"
         )
-    hosts = merged(map(Host, names, tasks))
+    hosts = merged(map(Host, names, chain.from_iterable(repeat(*task) for task in tasks)))
     return Allocation(hosts, f"SLURM job {environ['SLURM_JOB_ID']}", "slurm")
 
 
-def _per_node(text: str, variable: str) -> list[int]:
-    """Return the numbers of `2(x3),1`, SLURM's way to write 2, 2, 2, 1."""
+def _per_node(text: str, variable: str) -> list[tuple[int, int]]:
+    """Return `2(x3),1`, SLURM's way to write 2, 2, 2, 1, as numbers and on how many nodes each holds."""
     found = [TASKS.fullmatch(part) for part in text.split(",")]
     if not all(found):
         raise UsageError(f"{variable}={text} cannot be read, expected such as 2(x3),1")
-    return [int(match[1]) for match in found if match for _ in range(int(match[2] or 1))]
+    return [(int(match[1]), int(match[2] or 1)) for match in found if match]
 
 
 LSF_FILES = ("LSB_DJOB_RANKFILE", "LSB_DJOB_HOSTFILE")

@@ -7,12 +7,13 @@ srun       srun --mpi=pmix --nodelist=… --nodes=4 --ntasks=8 --ntasks-per-node
 jsrun      jsrun --nrs 4 --rs_per_host 1 --tasks_per_rs 2 …
 other      PROGRAM -n 8 …   (one that does not say whose it is; it must know the hosts by itself)
 
-Variables for the ranks stand behind `env`, which is the same for every launcher and can be copied to another shell.
+Variables for the ranks stand behind `env`, which is the same for every launcher and can be copied to another shell;
+those that the launcher itself is to have stand with an `env` before it.
 """
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -25,6 +26,8 @@ FORWARDED = ("DDLBENCH_*", "FI_*", "LD_LIBRARY_PATH", "MPI4PY_*", "NCCL_*", "OMP
 """What ranks on other hosts need of this environment: an ssh or a daemon of the launcher does not carry it over."""
 KEEPALIVE = (("oob_tcp_keepalive_time", "10"), ("oob_tcp_keepalive_intvl", "5"), ("oob_tcp_keepalive_probes", "3"))
 """Open MPI's launcher notices a cut link after 10 + 3 · 5 seconds; with its own values it takes eight minutes."""
+KEEPALIVE_VARIABLES = tuple(f"{family}_MCA_{name}" for family in ("PRTE", "OMPI") for name, _ in KEEPALIVE)
+"""Those by which users have said it themselves, or a virtual cluster has."""
 ROOT_VARIABLES = (
     "OMPI_ALLOW_RUN_AS_ROOT",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
@@ -47,7 +50,8 @@ class Job:
     """What is to be started where: `words` on every rank of `layout`, with `variables` set for them.
 
     `hostfile` is the file that names the hosts, None where the launcher needs none. `bound` says that the environment
-    settles already which cores a rank may use.
+    settles already which cores a rank may use, `kept_alive` that it does how soon a lost host is missed. `settings` are
+    variables for the launcher itself.
     """
 
     library: Library
@@ -57,6 +61,8 @@ class Job:
     variables: Mapping[str, str]
     hostfile: Path | None = None
     bound: bool = False
+    kept_alive: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 def needs_hostfile(launcher: Launcher, layout: Layout) -> bool:
@@ -78,20 +84,30 @@ def variables_of(layout: Layout, environ: Mapping[str, str]) -> dict[str, str]:
     return {name: environ[name] for name in names} | expected
 
 
-def environment_of(library: Library, environ: Mapping[str, str], *, root: bool) -> dict[str, str]:
-    """Return the environment of the launcher itself; `root` says whether this is root, which Open MPI asks about."""
+def settings_of(library: Library, environ: Mapping[str, str], *, root: bool) -> dict[str, str]:
+    """Return what the launcher itself is to find in its environment, beside what is there in `environ`.
+
+    `root` says whether this is root, which Open MPI asks about.
+    """
+    wanted = {}
     if root and library.family in OPEN_MPI:
-        return dict.fromkeys(ROOT_VARIABLES, "1") | dict(environ)
-    if library.family == "intel":  # or a scheduler's placement wins over the one that is asked for
-        return {"I_MPI_JOB_RESPECT_PROCESS_PLACEMENT": "0"} | dict(environ)
-    return dict(environ)
+        wanted = dict.fromkeys(ROOT_VARIABLES, "1")
+    elif library.family == "intel":  # or a scheduler's placement wins over the one that is asked for
+        wanted = {"I_MPI_JOB_RESPECT_PROCESS_PLACEMENT": "0"}
+    return {name: value for name, value in wanted.items() if name not in environ}
 
 
 def command(job: Job) -> list[str]:
-    """Return the words that start the `job`; raises `UsageError` for what its launcher cannot express."""
+    """Return the words that start the `job`, whole: they need nothing but the environment of this process.
+
+    Raises `UsageError` for what the launcher cannot express.
+    """
     program, *given = job.launcher.words
-    variables = ["env", *(f"{name}={value}" for name, value in job.variables.items())] if job.variables else []
-    return [program, *given, *_options(job, given), *variables, *job.words]
+    return [*_env(job.settings), program, *given, *_options(job, given), *_env(job.variables), *job.words]
+
+
+def _env(variables: Mapping[str, str]) -> list[str]:
+    return ["env", *(f"{name}={value}" for name, value in variables.items())] if variables else []
 
 
 def _options(job: Job, given: Sequence[str]) -> list[str]:
@@ -127,9 +143,14 @@ def _over(many: bool) -> str:
 
 
 def _keepalive(job: Job) -> list[str]:
-    """Return what makes the launcher notice a lost host; within this machine none can be lost."""
+    """Return what makes the launcher notice a lost host; within this machine none can be lost.
+
+    It does not follow a sweep's time limit: the sooner a host is missed, the sooner that is told, and a limit that is
+    longer for some point is not known before the start.
+    """
     option = "--prtemca" if job.library.family == "openmpi5" else "--mca"
-    return [] if job.layout.only_here else [word for pair in KEEPALIVE for word in (option, *pair)]
+    settled = job.layout.only_here or job.kept_alive
+    return [] if settled else [word for pair in KEEPALIVE for word in (option, *pair)]
 
 
 def _hydra(job: Job, given: Sequence[str]) -> list[str]:

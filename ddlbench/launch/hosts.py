@@ -1,10 +1,11 @@
 """Names of hosts: read from lists as people and schedulers write them, and refused when they are no names."""
 
+import math
 import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import product
@@ -15,7 +16,7 @@ NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9])?")
 """What a host name or an IPv4 address may look like: nothing a shell or a launcher takes for anything else."""
 ITEM = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
 LIST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,\[\]-]*")
-RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 MOST_HOSTS = 100_000
 SCONTROL_SECONDS = 10
 RESOLVERS = 32
@@ -107,25 +108,25 @@ def expanded(text: str, where: str) -> list[str]:
 def _spelt_out(item: str, where: str, room: int) -> list[str]:
     """Return the names that one item stands for: the text outside brackets stays, each bracket takes all its values."""
     parts = re.split(r"\[([^\[\]]*)\]", item)
-    choices = [[part] if at % 2 == 0 else list(_values(part, item, where, room)) for at, part in enumerate(parts)]
-    total = 1
-    for choice in choices:
-        total *= len(choice)
-    if total > room:
+    brackets = [[_range(text, item, where) for text in part.split(",")] for part in parts[1::2]]
+    total = math.prod(sum(len(numbers) for numbers, _ in bracket) for bracket in brackets)
+    if total > room:  # before they are written out: a slip of a digit stands for more than memory holds
         raise UsageError(f"{where}: {item!r} stands for more than {MOST_HOSTS} hosts")
+    choices = [[part] if at % 2 == 0 else _values(brackets[at // 2]) for at, part in enumerate(parts)]
     return ["".join(words) for words in product(*choices)]
 
 
-def _values(ranges: str, item: str, where: str, room: int) -> Iterator[str]:
-    """Yield the numbers of `1-3,08` with as many digits as their first one was written with."""
-    for text in ranges.split(","):
-        found = RANGE.fullmatch(text)
-        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
-        if found is None or last < first:
-            raise UsageError(f"{where}: the range {text!r} in {item!r} cannot be read, expected such as 0-3 or 08")
-        if last - first >= room:
-            raise UsageError(f"{where}: {item!r} stands for more than {MOST_HOSTS} hosts")
-        yield from (f"{number:0{len(found[1])}d}" for number in range(first, last + 1))
+def _range(text: str, item: str, where: str) -> tuple[range, int]:
+    """Return the numbers of `08-11` or `7`, and with how many digits they are written: those of the first."""
+    found = RANGE.fullmatch(text)
+    numbers = range(int(found[1]), int(found[2] or found[1]) + 1) if found else range(0)
+    if found is None or not numbers:
+        raise UsageError(f"{where}: the range {text!r} in {item!r} cannot be read, expected such as 0-3 or 08")
+    return numbers, len(found[1])
+
+
+def _values(bracket: list[tuple[range, int]]) -> list[str]:
+    return [f"{number:0{digits}d}" for numbers, digits in bracket for number in numbers]
 
 
 def this_host() -> str:

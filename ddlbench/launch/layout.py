@@ -1,6 +1,9 @@
-"""How many ranks run on which host: node by node, checked against the slots and against the grid of a mode."""
+"""How many ranks run on which host: node by node, checked against the slots and against the grid of a mode.
 
-import math
+Slots that somebody stated are taken at their word, also on this machine, where they may be more than its cores: a
+virtual cluster has as many as it was asked for. Only where nobody stated any, this machine has one for each core.
+"""
+
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -30,14 +33,17 @@ class Wish:
 
 @dataclass(frozen=True)
 class Layout:
-    """The hosts in rank order, with the ranks of each as slots; `oversubscribed` when these are more than it has.
+    """The hosts in rank order, with the ranks of each as slots.
 
-    `named` says that the hosts come from a list, so that launchers must be told them; else it is just this machine.
+    `oversubscribed` says that there are more than a host has slots or, on this machine, cores; `sharing` says of the
+    cores how many ranks share how many, in words, "" where none do. `named` says that the hosts come from a list, so
+    that launchers must be told them; else it is just this machine.
     """
 
     hosts: tuple[Host, ...]
     oversubscribed: bool = False
     named: bool = True
+    sharing: str = ""
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -73,33 +79,37 @@ def planned(allocation: Allocation, wish: Wish) -> Layout:
     given = _first(allocation, wish.nodes)
     counts = list(_counts(given, wish))
     hosts = tuple(replace(host, slots=count) for host, count in zip(given.hosts, counts, strict=False) if count)
-    over = [f"{count} on {host.name}, which has {_slots(host.slots)}" for host, count in _beyond(given, counts)]
+    over = list(_beyond(given, counts))
     if over and not wish.oversubscribe:
         raise UsageError(
             f"more ranks than slots: {'; '.join(over[:4])}: ask for fewer, or give --oversubscribe to mean it"
         )
     if wish.mode is not None:
         _check_grid(wish.mode, Layout(hosts))
-    return Layout(hosts, oversubscribed=bool(over), named=allocation.named)
+    sharing = _sharing(given, hosts)
+    return Layout(hosts, oversubscribed=bool(over or sharing), named=allocation.named, sharing=sharing)
 
 
-def _slots(number: int | None) -> str:
-    return "1 slot" if number == 1 else f"{number} slots"
-
-
-def _beyond(allocation: Allocation, counts: list[int]) -> Iterator[tuple[Host, int]]:
-    """Yield the hosts that get more ranks than they have room for, with their ranks."""
+def _beyond(allocation: Allocation, counts: list[int]) -> Iterator[str]:
+    """Yield in words the hosts that get more ranks than they have room for, with both numbers."""
     for host, count in zip(allocation.hosts, counts, strict=False):
-        room = _room(allocation, host)
+        stated = allocation.named and host.slots is not None
+        room = host.slots if stated or not is_here(host.name) else cores()
         if room is not None and count > room:
-            yield replace(host, slots=room), count
+            slots = "1 slot" if room == 1 else f"{room} slots"
+            yield f"{count} on {host.name}, which has {slots}{'' if stated else ', one for each core'}"
 
 
-def _room(allocation: Allocation, host: Host) -> int | None:
-    """Return the ranks that `host` has room for; on this machine no more than cores, unless a scheduler said so."""
-    if allocation.scheduler or not is_here(host.name):
-        return host.slots
-    return cores() if host.slots is None else min(host.slots, cores())
+def _sharing(allocation: Allocation, hosts: tuple[Host, ...]) -> str:
+    """Return in words how many ranks share how many cores of this machine, "" where each has its own.
+
+    The slots of a scheduler are what it set aside, whatever this process may use of it; other machines are not known.
+    """
+    here = () if allocation.scheduler else tuple(host for host in hosts if is_here(host.name))
+    ranks, own = Layout(here).ranks, cores()
+    if ranks <= own:
+        return ""
+    return f"{ranks} ranks share {'the one core' if own == 1 else f'the {own} cores'} of {here[0].name}"
 
 
 def _first(allocation: Allocation, nodes: int | None) -> Allocation:
@@ -165,7 +175,7 @@ def grid_of(mode: str) -> "Grid | None":
 
 
 def _check_grid(mode: str, layout: Layout) -> None:
-    """Raise `UsageError` unless the grid of `mode` has the ranks, and its first dimensions the ranks of a node."""
+    """Raise `UsageError` unless the grid of `mode` has all ranks, and its first dimension those of a node."""
     if layout.per_node is None:
         raise UsageError(f"mode {mode!r} needs as many ranks on every node; there are {_listed(layout)}")
     grid = grid_of(mode)
@@ -176,14 +186,17 @@ def _check_grid(mode: str, layout: Layout) -> None:
             f"mode {mode!r}: grid {grid} holds {grid.size} ranks, but there are {layout.ranks} slots,"
             f" {_listed(layout)}: say how many to use with -n, --ranks-per-node or --nodes"
         )
-    if layout.per_node not in {math.prod(grid.dims[:k]) for k in range(1 + len(grid.dims))}:
+    if layout.per_node != grid.ranks_per_node:
         raise UsageError(
-            f"mode {mode!r}: a grid has the ranks of a node first, so {grid} is {grid.ranks_per_node} on each of"
-            f" {grid.nodes} nodes, but there are {_listed(layout)}"
+            f"mode {mode!r}: a grid has the ranks of a node first, so {grid} is"
+            f" {_on_nodes(grid.ranks_per_node, grid.nodes)}, but there are {_listed(layout)}: write"
+            f" {layout.per_node}x{len(layout.hosts)}, or leave --mode out and name the mode to the sweep, -a {mode}"
         )
 
 
 def _listed(layout: Layout) -> str:
-    nodes = "1 node" if len(layout.hosts) == 1 else f"{len(layout.hosts)} nodes"
-    per_node = layout.per_node or "/".join(map(str, layout.counts[:8]))
-    return f"{per_node} on {nodes}" if len(layout.hosts) == 1 else f"{per_node} on each of {nodes}"
+    return _on_nodes(layout.per_node or "/".join(map(str, layout.counts[:8])), len(layout.hosts))
+
+
+def _on_nodes(per_node: int | str, nodes: int) -> str:
+    return f"{per_node} on 1 node" if nodes == 1 else f"{per_node} on each of {nodes} nodes"

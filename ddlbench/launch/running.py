@@ -13,11 +13,13 @@ from types import FrameType
 from typing import Any
 
 from ddlbench.errors import UsageError
+from ddlbench.launch.started import SIZE_AND_RANK
 
 POLL_SECONDS = 0.1
 LOOK_SECONDS = 1.0
 GRACE_SECONDS = 2.0
-"""How long a launcher that is told to end has for ending its ranks, here and on other hosts."""
+"""How long a launcher that is told to end has for ending its ranks, here and on other hosts; and how long ranks have
+whose launcher ended before them, to say and store what they know of it."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Watch = Callable[[], str | None]
@@ -99,15 +101,26 @@ def end(process: subprocess.Popen[bytes], number: int, grace: float) -> None:
 
     It must have been started as the leader of a session.
     """
+    deadline = time.monotonic() + grace
     if process.poll() is None:
         with suppress(ProcessLookupError):
             process.send_signal(number)
         with suppress(subprocess.TimeoutExpired):
             process.wait(grace)
+    while any(map(_is_rank, session_of(process.pid))) and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
     for member in session_of(process.pid):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(member, signal.SIGKILL)
     process.wait()
+
+
+def _is_rank(process: int) -> bool:
+    """Say whether a launcher has started this process as a rank; its own daemons are not waited for."""
+    names = {f"{rank}=".encode() for _, rank in SIZE_AND_RANK if rank not in os.environ}
+    with suppress(OSError):
+        return any(text.startswith(tuple(names)) for text in Path(f"/proc/{process}/environ").read_bytes().split(b"\0"))
+    return False
 
 
 def session_of(leader: int) -> list[int]:

@@ -10,8 +10,8 @@ from ddlbench.launch.running import Ended
 
 INCOMPLETE = 3
 INTERRUPTED = 130
-OWN_STATUSES = (1, 2)
-"""What ddlbench's verbs end with after they have said why."""
+REFUSED = 2
+"""What ddlbench's verbs end with when they refuse a request, after they have said why."""
 RUN_FILE, POINTS_FILE = "run.json", "points.jsonl"
 
 
@@ -65,7 +65,8 @@ def points_kept(directory: Path) -> str:
 def judged(ended: Ended, expected: Expected | None, kept: Callable[[Path], str] = points_kept) -> Verdict:
     """Return what came of a job that `ended`, from the record it was `expected` to leave; None for other programs.
 
-    The status is 0 only for a run that its record calls finished. What the ranks themselves said with 1 or 2 stays.
+    The status is 0 only for a run that its record calls finished. What the ranks refused with 2 stays: the request was
+    wrong, and nothing began.
     `kept` says what is there of a run that is not, and what is missing.
     """
     if ended.interrupted is not None:
@@ -75,7 +76,7 @@ def judged(ended: Ended, expected: Expected | None, kept: Callable[[Path], str] 
     finished = _finished(expected)
     if finished and ended.stalled is None:
         return Verdict(_status(ended.status), "")
-    if ended.stalled is None and not expected.began and ended.status in OWN_STATUSES:
+    if ended.stalled is None and not expected.began and ended.status == REFUSED:
         return Verdict(ended.status)
     why = ended.stalled or _ending(ended.status)
     return Verdict(INCOMPLETE, f"the run is not complete: {why}; {_left(expected, kept)}")

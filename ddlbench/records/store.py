@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -111,7 +112,7 @@ class Store:
 
     def update(self, run: Run) -> None:
         """Replace `run.json`, in one step, by what is known of the run now (trust flags, links, proofs)."""
-        write_atomically(self.directory / RUN_FILE, _dumps(run.to_json(), indent=2) + "\n")
+        _replace(self.directory, run)
         self.run = run
 
     def finish(self, run: Run | None = None) -> None:
@@ -131,6 +132,22 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def add_fault(directory: str | os.PathLike[str], created: str, fault: Mapping[str, Any]) -> None:
+    """Store why the run of that moment in `directory` ended, where the rank that keeps it cannot; a fault there stays.
+
+    Raises `UsageError` when another run, or none, is there, and `DdlbenchError` when it cannot be written.
+    """
+    run = read_run(directory)
+    if run.created != created or run.finished:
+        raise UsageError(f"the run in {directory} is another one")
+    if run.fault is None:
+        _replace(Path(directory), replace(run, fault=fault))
+
+
+def _replace(directory: Path, run: Run) -> None:
+    write_atomically(directory / RUN_FILE, _dumps(run.to_json(), indent=2) + "\n")
 
 
 def _dumps(data: Any, indent: int | None = None) -> str:

@@ -15,6 +15,8 @@ from ddlbench.report.workload import BEST
 MOST_ROWS = 40
 """Rows of a table that is read at a glance."""
 MOST_SIZES = 4
+CHOOSE = "ddlbench report DIR --baseline"
+"""How a reader of the table has it held against another shape; `sweep`, which prints it, has no such option."""
 LEFT = {"Size", "Workload", "Algorithm", "Statistic", "Remark"}
 """Titles of the columns of words."""
 
@@ -135,10 +137,10 @@ def _baseline_notes(scaling: Scaling, *, asked: bool) -> Iterator[str]:
     if base is None:
         yield "The baseline that was asked for was not measured here, so there is no efficiency."
         return
-    why = "as asked for" if asked else "the fewest ranks above one; --baseline takes another"
+    why = "as asked for" if asked else f"the fewest ranks above one; {CHOOSE} takes another"
     yield f"N₀ is {base.name} ({base.words}): {why}."
     yield "Efficiency: busbw over that of N₀, same algorithm and vector; speed-up: ranks over those of N₀ times that."
-    yield from doubts(scaling, base, "--baseline ")
+    yield from doubts(scaling, base, f"{CHOOSE} ")
 
 
 def _left_out(scaling: Scaling, shown: Mapping[Subject, Sequence[str]]) -> Iterator[str]:

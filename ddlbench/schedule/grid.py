@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from ddlbench.errors import UsageError
 
+MOST_RANKS = (1 << 31) - 1
+"""More than MPI can number."""
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -27,7 +30,10 @@ class Grid:
         """Read `4x8x2`; raises `UsageError` naming the text."""
         if not re.fullmatch(r"[0-9]{1,9}([xX][0-9]{1,9})*", text):
             raise UsageError(f"grid {text!r}: expected ranks per dimension joined by x, such as 4x2 or 4x8x2")
-        return cls(tuple(int(d) for d in re.split("[xX]", text)))
+        dims = tuple(int(d) for d in re.split("[xX]", text))
+        if math.prod(dims) > MOST_RANKS:
+            raise UsageError(f"grid {text!r}: holds more than {MOST_RANKS} ranks")
+        return cls(dims)
 
     def __str__(self) -> str:
         return "x".join(map(str, self.dims))

@@ -52,13 +52,13 @@ class Ending(Protocol):
     """What is done about a fault. All are called in the watchdog's thread; `leave` need not return."""
 
     def announce(self, fault: Fault) -> None:
-        """Tell the user, on one rank of the job; on rank 0 the record too."""
+        """Tell the user and the record, on one rank of the job."""
 
     def alone(self, beat: Beat, leaders: tuple[str, ...]) -> None:
         """Tell where this rank stands, which is not heard by `leaders`, its names for them (none known: none)."""
 
-    def interrupted(self) -> None:
-        """Take note that this process was sent a signal to end, and see to it that it does."""
+    def interrupted(self, why: str) -> None:
+        """Take note that this process is to end, `why` if it was not sent a signal, and see to it that it does."""
 
     def alive(self, beat: Beat) -> None:
         """Take note that this thread runs."""
@@ -74,12 +74,20 @@ class Watchdog:
     """Watches this rank alone from the moment it is made, and all ranks together from `connect` on.
 
     A context manager; it says goodbye to the others when it is closed. `limit_s` is how long nothing may move, in
-    seconds; infinite to wait for ever.
+    seconds; infinite to wait for ever. `parent` is the process that started this one where that is a launcher: when
+    it is gone, this rank is to end. None: whoever started it may go.
     """
 
-    def __init__(self, limit_s: float, ending: Ending, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        limit_s: float,
+        ending: Ending,
+        clock: Callable[[], float] = time.monotonic,
+        parent: int | None = None,
+    ) -> None:
         self.board = Board(limit_s, clock)
         self.clock, self.ending = clock, ending
+        self._parent, self._held = parent, _held(parent)
         self.leaving = False
         self._closing = False
         self._job: Job | None = None
@@ -89,6 +97,8 @@ class Watchdog:
         for end in (self._wake, self._woken):
             end.setblocking(False)  # noqa: FBT003
         self._selector.register(self._woken, selectors.EVENT_READ, self._on_wake)
+        if self._held is not None:
+            self._selector.register(self._held, selectors.EVENT_READ, self._on_orphaned)
         self._signals = _wakeup(self._wake.fileno())
         self._thread = threading.Thread(target=self._watch, name="ddlbench-watchdog", daemon=True)
         self._thread.start()
@@ -130,6 +140,8 @@ class Watchdog:
         if self._signals is not None:
             signal.set_wakeup_fd(self._signals)
         self._selector.close()
+        if self._held is not None:
+            os.close(self._held)
         self._wake.close()
         self._woken.close()
 
@@ -174,6 +186,9 @@ class Watchdog:
         return base * (self._job.rarely if self._job else 1.0)
 
     def _on_beat(self) -> None:
+        if self._parent is not None and os.getppid() != self._parent:
+            self._on_orphaned()
+            return
         beat = self.board.look()
         self.ending.alive(beat)
         if self._job:
@@ -208,14 +223,23 @@ class Watchdog:
             while True:
                 self._calls.get_nowait()()
 
-    def _interrupted(self) -> None:
+    def _on_orphaned(self) -> None:
+        """End as if told to: Open MPI's launcher that lost a host may end without a word to the ranks beside it."""
+        if self._held is not None:
+            self._selector.unregister(self._held)  # it stays readable
+            os.close(self._held)
+            self._held = None
+        self._parent = None
+        self._interrupted("the launcher is gone")
+
+    def _interrupted(self, why: str = "") -> None:
         """Tell the others at once that this rank leaves of its own will: it may be killed any moment."""
         if self.leaving:
             return
         if self._job:
             self._job.told_to_end()
         self.leaving = True
-        self.ending.interrupted()
+        self.ending.interrupted(why)
 
 
 class Job:
@@ -443,6 +467,16 @@ def _network_stack() -> str:
         return f"{boot.read_text().strip()} {space.stat().st_ino}"
     except OSError:
         return socket.gethostname()
+
+
+def _held(process: int | None) -> int | None:
+    """Return a descriptor that becomes readable when `process` ends; None where there is none (before Linux 5.3)."""
+    if process is None:
+        return None
+    try:
+        return os.pidfd_open(process)
+    except (OSError, AttributeError):
+        return None
 
 
 def _wakeup(descriptor: int) -> int | None:

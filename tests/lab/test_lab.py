@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ddlbench.launch.allocation import cores
 from ddlbench.records import load
 from ddlbench.report.facts import facts
 from virtual import PROGRAM, Lab, Labs, eventually, everything_of_the_network, namespaces_in_use
@@ -237,6 +238,15 @@ def test_a_link_is_cut_restored_and_slowed_from_outside(labs: Labs, tmp_path):
         assert part in refused.stderr
     lab.process.terminate()
     assert lab.wait().status == 143
+
+
+def test_a_launch_takes_the_slots_of_a_lab_at_their_word_though_there_are_fewer_cores(labs: Labs):
+    each = cores() + 1
+    launch = (sys.executable, "-m", "ddlbench", "launch", "--dry-run", "--", "ddlbench", "sweep")
+    done = labs("shell", "--nodes", "2", "--ranks-per-node", str(each), "--", *launch)
+    assert done.status == 0, done.stderr
+    assert f" -n {2 * each} " in done.stdout
+    assert f"{each} ranks share the " in done.stderr
 
 
 # ---- What is left --------------------------------------------------------------------------------------------------

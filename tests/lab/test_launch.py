@@ -103,8 +103,9 @@ def check_lost(lab: Lab, place: Path) -> None:
 def test_a_run_that_lost_a_daemon_is_incomplete_though_mpirun_says_0(labs: Labs, tmp_path):
     place = tmp_path / "run"
     lab = running(labs, place)
-    os.kill(lab.process_of(r"prted .*"), signal.SIGKILL)
+    os.kill(lab.daemon, signal.SIGKILL)
     check_lost(lab, place)
+    assert "the launcher ended with status 0, which says nothing" in lab.err.read_text()
 
 
 def test_a_run_that_lost_a_link_is_incomplete(labs: Labs, tmp_path):
@@ -112,6 +113,7 @@ def test_a_run_that_lost_a_link_is_incomplete(labs: Labs, tmp_path):
     lab = running(labs, place)
     assert labs("link", "node2", "down", "--lab", str(lab.process.pid)).status == 0
     check_lost(lab, place)
+    assert record(place)["fault"]["silent"] == [4, 5]
 
 
 def test_an_interrupt_ends_every_rank_on_every_host(labs: Labs, tmp_path):

@@ -21,11 +21,15 @@ from launch import command, environment, start, stop
 LIMIT = 3.0
 MOST_SECONDS = LIMIT + 10
 """No fault may take longer to be told, and the run to end."""
+INTERRUPT_SECONDS = 3.0 + 4
+"""Ctrl-C ends all ranks within 3 s; the rest is for a busy machine that ends processes slowly."""
 HOST = socket.gethostname()
-# Notes its process, runs what the test wants of it before, and is a rank of ddlbench.
+# Notes its process, runs what the test wants of it before, and is a rank of ddlbench; it may start slowly.
 RANK = """
 import os, sys
 from pathlib import Path
+import ddlbench.cli.faults as faults
+faults.START_MARGIN_SECONDS = 60.0
 rank = int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"])
 Path(f"rank-{rank}").write_text(str(os.getpid()))
 exec(sys.argv.pop(1))
@@ -136,10 +140,7 @@ def test_a_rank_that_is_stopped_in_a_point_is_named_and_ends_the_run(tmp_path, r
     assert all(re.match(rf"#   ranks? [\d, -]+ \({HOST}\): ({places}|{inside}|in Sweep)", line) for line in table), (
         table
     )
-    fault = record(tmp_path)["fault"]
-    if victim == 0:
-        assert fault is None
-        return
+    fault = record(tmp_path)["fault"]  # of a deputy, where rank 0 is silent
     assert fault["silent"] == [victim]
     assert f"# {fault['what']}" == first
     assert [place["rank"] for place in fault["ranks"]] == list(range(ranks))
@@ -157,8 +158,9 @@ def test_a_rank_that_is_killed_is_named_before_the_launcher_blames_another(tmp_p
     # During what is as of its last word, up to a second old.
     assert re.fullmatch(rf"# {named} died during .+: it was killed, or it crashed", died)
     assert kept == "# the points that were finished are kept, --resume out goes on with them"
-    if victim:
-        assert record(tmp_path)["fault"]["silent"] == [victim]
+    stored = record(tmp_path)["fault"]
+    # The launcher may end the deputy, who tells of rank 0, before that is stored.
+    assert stored["silent"] == [victim] if victim else stored is None or stored["silent"] == [0]
 
 
 ALGORITHM = """
@@ -226,7 +228,7 @@ def test_a_rank_that_hangs_in_python_answers_and_its_place_is_shown(tmp_path):
 
 
 def test_a_rank_that_works_while_the_others_wait_is_no_fault(tmp_path):
-    work = f"end = time.monotonic() + {2 * LIMIT}\nwhile time.monotonic() < end: sum(range(10000))"
+    work = f"end = time.monotonic() + {1.5 * LIMIT}\nwhile time.monotonic() < end: sum(range(10000))"
     ended = run_with_faulty_algorithm(tmp_path, 3, 1, work, "--timeout", str(LIMIT))
     assert (ended.status, [line for line in ended.told if "stalled" in line]) == (0, [])
 
@@ -241,17 +243,17 @@ def test_a_rank_that_holds_the_interpreter_is_named_by_the_others(tmp_path):
 
 
 def test_a_rank_alone_that_holds_the_interpreter_ends_all_the_same(tmp_path):
-    soon = "import ddlbench.cli.faults as faults; faults.HELD_SECONDS = 1.0"
+    soon = "faults.HELD_SECONDS, faults.START_MARGIN_SECONDS = 1.0, 0.0"
     ended = run_with_faulty_algorithm(tmp_path, 1, 0, HOLD, "--timeout", str(LIMIT), before=soon)
     assert ended.status == 3
-    # 61 s where the rank fell silent before its thread knew that the ranks had met.
-    said = rf"# stalled: rank 0 on {HOST} \(pid \d+\): the .*: Python stood still for (4|61) s"
+    said = rf"# stalled: rank 0 on {HOST} \(pid \d+\): the .*: Python stood still for 4 s"
     assert re.fullmatch(said, ended.told[0])
 
 
 def test_a_rank_that_is_stopped_before_the_ranks_have_met_ends_the_run(tmp_path):
+    # It has started MPI, and never comes to the first exchange.
     before = (
-        "import ddlbench.cli.session as session, signal\nsession.START_SECONDS = 3.0\n"
+        "import ddlbench.cli.session, signal\nfaults.START_MARGIN_SECONDS = 0.0\n"
         "if rank == 1: os.kill(os.getpid(), signal.SIGSTOP)"
     )
     ended = run(tmp_path, 3, *QUICK, "--timeout", str(LIMIT), before=before)
@@ -262,19 +264,19 @@ def test_a_rank_that_is_stopped_before_the_ranks_have_met_ends_the_run(tmp_path)
 
 
 def test_a_rank_that_never_starts_mpi_ends_the_run(tmp_path):
-    before = (
-        "import ddlbench.cli.faults as faults, signal\nfaults.START_SECONDS = 3.0\n"
-        "if rank == 1: os.kill(os.getpid(), signal.SIGSTOP)"
-    )
+    before = "import signal\nfaults.START_SECONDS = 3.0\nif rank == 1: os.kill(os.getpid(), signal.SIGSTOP)"
     ended = run(tmp_path, 3, *QUICK, before=before)
     assert ended.status == 3
-    said = rf"ddlbench: error: rank [02] on {HOST}: starting MPI did not come to an end within 3 s"
+    said = (
+        rf"ddlbench: error: rank [02] on {HOST}: starting MPI did not come to an end within 3 s;"
+        " where ranks start slowly, give --timeout more"
+    )
     assert ended.told
     assert all(re.fullmatch(said, line) for line in ended.told)
 
 
 def test_a_rank_that_never_ends_mpi_ends_the_run_and_the_results_are_there(tmp_path):
-    before = "import ddlbench.cli.session as session; session.START_SECONDS = 1.0"
+    before = "faults.START_MARGIN_SECONDS = 0.0"
     at_the_end = "import signal\nif rank == 1: os.kill(os.getpid(), signal.SIGSTOP)"
     ended = run(tmp_path, 3, *QUICK, "--timeout", str(LIMIT), before=before, env={"AT_THE_END": at_the_end})
     assert ended.status == 3
@@ -304,7 +306,7 @@ def test_a_run_that_stalled_is_gone_on_with(mpirun, tmp_path):
 
 def test_ranks_that_sleep_are_not_taken_for_stuck(tmp_path):
     ended = run(
-        tmp_path, 3, "-a", "ring", "--sizes", "8", "--ranks-per-node", "2", "--ci", "0.000001", "--max-seconds", "8",
+        tmp_path, 3, "-a", "ring", "--sizes", "8", "--ranks-per-node", "2", "--ci", "0.000001", "--max-seconds", "5",
         "--passes", "1", "--out", "out", "--timeout", str(LIMIT),
     )  # fmt: skip
     assert (ended.status, ended.told) == (0, [])
@@ -318,6 +320,7 @@ def test_an_interrupt_ends_ranks_that_are_stuck_in_mpi(tmp_path):
 
     ended = run(tmp_path, 3, *LONG, "-a", "ring", "--timeout", "none", fault=fault)
     assert ended.status != 0
+    assert ended.seconds - 1 < INTERRUPT_SECONDS
 
 
 LIBRARY = """

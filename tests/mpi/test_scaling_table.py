@@ -12,7 +12,8 @@ def test_a_sweep_of_several_shapes_ends_with_its_scaling_table(mpirun, tmp_path)
     done = mpirun(2, *DDLBENCH, "sweep", *FAST, "--ranks-per-node", "1,2", "--out", str(out))
     assert done.status == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert "# N₀ is 1x2 (1 node of 2 ranks): the fewest ranks above one; --baseline takes another." in lines
+    said = "the fewest ranks above one; ddlbench report DIR --baseline takes another."
+    assert f"# N₀ is 1x2 (1 node of 2 ranks): {said}" in lines
     assert len([line for line in lines if line and not line.startswith("#")]) == 8, "points, and nothing else"
     assert lines[-1] == f"# results: {out}/results.csv   scaling: {out}/scaling.csv   report: {out}/report.html"
     with (out / "scaling.csv").open(newline="") as file:

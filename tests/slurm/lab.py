@@ -9,4 +9,4 @@ from ddlbench.lab import start
 from ddlbench.lab.spec import Lab
 
 if __name__ == "__main__":
-    sys.exit(start.start(Lab(nodes=4, ranks_per_node=2), sys.argv[1:], own_users=False))
+    sys.exit(start.start(Lab(nodes=4, ranks_per_node=2), sys.argv[1:], own_users=False).status)

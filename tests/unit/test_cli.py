@@ -67,6 +67,7 @@ def test_every_verb_has_help(verb, capsys):
         (["verify"], ["ALGORITHM"]),
         (["verify", "rnig"], ["'rnig'", "'ring'"]),
         (["verify", "ring", "--ranks", "none"], ["--ranks", "'none'"]),
+        (["list", "--ranks", "9" * 5000], ["--ranks", "a whole number from 1 to 65536"]),
         (["verify", "ring", "--grid", "4y2"], ["'4y2'", "4x2"]),
         (["verify", "ring", "--grid", "4x2", "--ranks", "9"], ["8", "9"]),
         (["verify", "mpi"], ["'mpi'", "vendor"]),

@@ -11,6 +11,8 @@ from ddlbench.errors import UsageError
 from ddlbench.schedule.grid import Grid
 
 FLOAT32 = DTYPES["float32"]
+LONG = "9" * 5000
+"""A number of more digits than Python reads."""
 
 
 @pytest.fixture
@@ -176,6 +178,16 @@ def test_the_record_of_a_configuration_is_json():
         ({"algorithms": "ring,,mpi"}, ["-a", "'ring,,mpi'", "commas"]),
         ({"iterations": "0"}, ["-n", "'0'", "at least 1"]),
         ({"iterations": "1e3"}, ["-n", "'1e3'"]),
+        ({"iterations": "2147483648"}, ["-n", "'2147483648'", "at most 2147483647"]),
+        ({"iterations": LONG}, ["-n", LONG, "at most 2147483647"]),
+        ({"nodes": LONG}, ["--nodes", LONG, "at most 2147483647"]),
+        ({"sizes": LONG}, ["--sizes", LONG, "beyond the largest", "1024T"]),
+        ({"sizes": f"1.{LONG}M"}, ["--sizes", LONG, "no whole number of bytes"]),
+        ({"grid": "2" + "x999999999" * 500}, ["--grid", "more than 2147483647 ranks"]),
+        ({"max_seconds": LONG}, ["--max-seconds", LONG, "below 1,000,000"]),
+        ({"max_seconds": "1e9"}, ["--max-seconds", "'1e9'", "below 1,000,000"]),
+        ({"ci": "100%"}, ["--ci", "'100%'", "below 100%"]),
+        ({"ci": LONG}, ["--ci", LONG, "below 100%"]),
         ({"warmup": "-1"}, ["-w", "'-1'", "at least 0"]),
         ({"check": "maybe"}, ["-c", "'maybe'", "0 or 1"]),
         ({"check": "quick.toml"}, ["-c", "'quick.toml'", "before a configuration file"]),
@@ -183,6 +195,7 @@ def test_the_record_of_a_configuration_is_json():
         ({"grid": "4y2"}, ["--grid", "'4y2'", "4x2"]),
         ({"max_seconds": "nan"}, ["--max-seconds", "'nan'"]),
         ({"ci": "5"}, ["--ci", "'5'", "5% or 0.05"]),
+        ({"ci": "nan"}, ["--ci", "'nan'", "5% or 0.05"]),
         ({"sync": "windows"}, ["--sync", "'windows'", "auto, barrier or window"]),
         ({"cache": "hot"}, ["--cache", "'hot'", "warm or cold"]),
         ({"passes": "0"}, ["--passes", "'0'"]),
@@ -211,6 +224,9 @@ def test_a_wrong_flag_is_named_with_its_value_and_what_was_expected(flags, expec
         ('dtypes = "bfloat61"', ["sweep.toml: dtypes", "'bfloat16'"]),
         ('sizes = "8"\nworkload = "resnet50"', ["sweep.toml", "one of them"]),
         ("sizes = [", ["sweep.toml", "not TOML"]),
+        pytest.param(f"iterations = {LONG}", ["sweep.toml", "5000 digits"], id="long"),
+        pytest.param(f"sizes = [0x{'f' * 5000}]", ["sweep.toml: sizes", "digits"], id="hexadecimal"),
+        pytest.param("sizes = " + "[" * 5000, ["sweep.toml", "not TOML"], id="deep"),
         ('[sizes]\nbegin = "8"', ["sweep.toml: sizes"]),
     ],
 )
@@ -258,11 +274,12 @@ def test_without_a_time_limit_there_is_the_usual_one():
     assert timeout_of({}) is None
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "soon", "nan", "inf", ""])
+@pytest.mark.parametrize("text", ["0", "-1", "soon", "nan", "inf", "", "1e9", "1000000"])
 def test_a_time_limit_that_is_none_is_refused_by_name(text):
     with pytest.raises(UsageError) as raised:
         load(None, {"timeout": text})
-    assert str(raised.value) == f"--timeout: {text!r}: expected seconds above 0, such as 120, or none"
+    expected = "expected seconds above 0 and below 1,000,000, such as 120, or none"
+    assert str(raised.value) == f"--timeout: {text!r}: {expected}"
 
 
 def test_the_time_limit_is_no_part_of_what_is_measured():

@@ -45,6 +45,12 @@ def test_what_is_no_grid_is_refused_by_its_text(text):
     assert str(refused.value) == f"grid {text!r}: expected ranks per dimension joined by x, such as 4x2 or 4x8x2"
 
 
+def test_a_grid_of_more_ranks_than_there_can_be_is_refused_by_its_text():
+    for text in ("46341x46341", "2" + "x999999999" * 500):
+        with pytest.raises(UsageError, match=f"grid '{text}': holds more than 2147483647 ranks"):
+            Grid.parse(text)
+
+
 @pytest.mark.parametrize("dims", [(), (0,), (4, 0), (-1, 2)])
 def test_a_grid_has_dimensions_of_at_least_1(dims):
     with pytest.raises(UsageError, match="expected one or more dimensions of at least 1"):

@@ -55,7 +55,7 @@ def test_a_rate_in_bytes_is_not_taken_for_bits():
         Rate.parse("100mbps")
 
 
-@pytest.mark.parametrize("text", ["0gbit", "63kbit", "101gbit", "1tbit"])
+@pytest.mark.parametrize("text", ["0gbit", "63kbit", "101gbit", "1tbit", pytest.param(f"{'9' * 500}gbit", id="long")])
 def test_a_rate_that_no_packet_or_no_machine_has_is_refused(text):
     with pytest.raises(UsageError, match=r"expected 64kbit to 100gbit"):
         Rate.parse(text)
@@ -65,10 +65,19 @@ def test_nodes_of_their_own_rate_are_named_by_number_or_name():
     assert parse_node_rates(("2=100mbit", "node0=10mbit")) == {2: Rate(10**8), 0: Rate(10**7)}
 
 
-@pytest.mark.parametrize("text", ["2", "=1gbit", "x=1gbit", "-1=1gbit", "node=1gbit", "²=1gbit"])
+@pytest.mark.parametrize(
+    "text",
+    ["2", "=1gbit", "x=1gbit", "-1=1gbit", "node=1gbit", "²=1gbit", pytest.param(f"{'9' * 5000}=1gbit", id="long")],
+)
 def test_a_node_rate_without_a_node_is_refused(text):
     with pytest.raises(UsageError, match="expected a node and its rate, as in 2=100mbit"):
         parse_node_rates((text,))
+
+
+@pytest.mark.parametrize("texts", [("1=10mbit", "1=20mbit"), ("1=10mbit", "0=1gbit", "node01=10mbit")])
+def test_a_second_rate_for_a_node_is_refused(texts):
+    with pytest.raises(UsageError, match=f"--node-rate '{texts[-1]}': node 1 has a rate already, 10mbit"):
+        parse_node_rates(texts)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +111,7 @@ def test_a_shape_is_described_in_words():
 
 
 def test_a_task_is_the_same_when_it_is_read():
-    task = Task(lab=ODD, listener=3, terminal=True, interactive=False)
+    task = Task(lab=ODD, listener=3, terminal=True, interactive=False, ranks=True)
     assert Task.from_json(task.to_json()) == task
 
 
@@ -212,6 +221,13 @@ def test_nothing_in_the_lab_remembers_an_allocation_or_a_launcher_outside():
     assert found["DDLBENCH_LAB"] == "4 nodes, 2 x 1gbit each"
     folders = found["PATH"].split(":")
     assert (folders[0], folders[-1]) == ("/run/ddlbench-lab/bin", "/bin")
+
+
+def test_how_soon_a_lost_node_is_missed_is_said_unless_the_environment_says_it():
+    mine = {"PRTE_MCA_oob_tcp_keepalive_time": "600"}
+    found = launcher.environment(Lab(), mine)
+    assert found.items() >= mine.items()
+    assert found["OMPI_MCA_oob_tcp_keepalive_time"] == launcher.KEEPALIVE["time"]
 
 
 def test_every_rank_gets_the_command_word_by_word():
@@ -371,6 +387,8 @@ def test_a_lab_that_has_ended_is_not_found():
 def test_in_a_lab_there_is_that_one_alone(monkeypatch):
     monkeypatch.setenv(control.INSIDE, "/run/somewhere")
     assert control.running() == [control.chosen(None)] == [control.Running("", "/run/somewhere")]
+    with pytest.raises(UsageError, match="--lab 77: within a lab no other can be reached, and this one needs no --lab"):
+        control.chosen("77")
 
 
 def test_links_are_changed_on_request(lab):

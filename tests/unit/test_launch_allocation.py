@@ -1,5 +1,7 @@
 """Allocations as schedulers describe them: the variables and files of recorded jobs, with other names."""
 
+from pathlib import Path
+
 import pytest
 
 from ddlbench.errors import UsageError
@@ -73,11 +75,25 @@ def test_a_slurm_job_that_says_nothing_of_tasks_has_one_on_each_node():
     assert slots(find(None, None, environ)) == dict.fromkeys(("node0", "node1", "node2", "node3"), 1)
 
 
-@pytest.mark.parametrize(("tasks", "parts"), [("2(x3)", ["2(x3)", "3 nodes", "has 4"]), ("2*4", ["2*4", "2(x3),1"])])
+@pytest.mark.parametrize(
+    ("tasks", "parts"),
+    [
+        ("2(x3)", ["2(x3)", "3 nodes", "has 4"]),
+        ("2*4", ["2*4", "2(x3),1"]),
+        pytest.param(f"2(x{'9' * 5000})", ["cannot be read", "2(x3),1"], id="endless"),
+        pytest.param(f"{'9' * 5000}(x4)", ["cannot be read", "2(x3),1"], id="long"),
+    ],
+)
 def test_variables_of_slurm_that_do_not_fit_together_are_refused(tasks, parts):
     with pytest.raises(UsageError) as refused:
         find(None, None, SLURM | {"SLURM_TASKS_PER_NODE": tasks})
     assert [part for part in parts if part not in str(refused.value)] == []
+
+
+def test_tasks_of_more_nodes_than_memory_holds_are_refused_before_they_are_written_out(monkeypatch):
+    monkeypatch.setattr(allocation, "repeat", None)
+    with pytest.raises(UsageError, match=r"counts 999999999999 nodes, but SLURM_JOB_NODELIST=node\[0-3\] has 4"):
+        find(None, None, SLURM | {"SLURM_TASKS_PER_NODE": "2(x999999999999)"})
 
 
 def test_a_list_of_slurm_with_a_name_that_is_none_is_refused():
@@ -89,8 +105,8 @@ def test_a_launch_from_a_part_of_a_slurm_job_is_refused_with_both_numbers():
     step = SLURM | {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NUM_TASKS": "1"}
     with pytest.raises(UsageError, match="on 1 of the 4 nodes"):
         find(None, None, step)
-    whole = step | {"SLURM_STEP_NUM_NODES": "4"}
-    assert find(None, None, whole).slots == 8
+    for whole in ("4", "²", "9" * 5000):
+        assert find(None, None, step | {"SLURM_STEP_NUM_NODES": whole}).slots == 8
 
 
 @pytest.mark.parametrize(
@@ -161,6 +177,13 @@ def test_hosts_that_were_named_win_over_a_job_and_the_job_is_known_all_the_same(
     assert (slots(named), named.scheduler, named.promised) == ({"x": 2, "y": 2}, "slurm", True)
     assert (slots(file), file.scheduler) == ({"x": 3}, "slurm")
     assert not find("x,y", None, {}).promised
+
+
+def test_hosts_that_are_named_in_two_ways_are_refused_whatever_the_file_says(tmp_path):
+    (tmp_path / "hosts").write_text("x slots=3\n")
+    for file in ("hosts", "gone"):
+        with pytest.raises(UsageError, match=f"-H x:2 and --hostfile {file} both name the hosts: give one of them"):
+            find("x:2", Path(file), {})
 
 
 def test_a_lab_is_an_allocation(tmp_path):

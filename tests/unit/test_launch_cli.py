@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 
 import synthetic
 from ddlbench.cli import launching, main
-from ddlbench.launch import heartbeat, running
+from ddlbench.launch import commands, heartbeat, running
+from ddlbench.launch.allocation import cores
 from ddlbench.records import Store
 
 SCHEDULERS = ("SLURM_", "LSB_", "PBS_", "OMPI_", "PMI_", "PMIX_", "PRTE_", "I_MPI_", "HYDRA_", "DDLBENCH_", "JSM_")
@@ -26,6 +28,7 @@ def _nobody_s_job(monkeypatch, tmp_path):
             monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(commands, "is_root", lambda: False)
 
 
 @pytest.fixture
@@ -83,13 +86,13 @@ def test_a_dry_run_prints_the_command_of_a_job_and_its_host_file_is_there(launch
         ("openmpi4", ["mpirun", "--hostfile"], "n0 slots=2\n"),
         ("spectrum", ["mpirun", "--hostfile"], "n0 slots=2\n"),
         ("mpich", ["mpiexec.hydra", "-f"], "n0:2\n"),
-        ("intel", ["mpiexec.hydra", "-machinefile"], "n0:2\n"),
+        ("intel", ["env", "I_MPI_JOB_RESPECT_PROCESS_PLACEMENT=0", "mpiexec.hydra", "-machinefile"], "n0:2\n"),
     ],
 )
 def test_a_dry_run_knows_libraries_that_are_not_installed(launch, capsys, mpi, start, hostfile):
     words = dry(capsys, launch, "-H", "n0:2,n1:2", "--mpi", mpi, "--", "ddlbench", "sweep")
-    assert words[:2] == start
-    assert Path(words[2]).read_text().startswith(hostfile)
+    assert words[: len(start)] == start
+    assert Path(words[len(start)]).read_text().startswith(hostfile)
 
 
 def test_a_dry_run_in_an_lsf_job_of_spectrum_mpi_uses_jsrun(launch, capsys, monkeypatch):
@@ -114,6 +117,27 @@ def test_a_printed_command_is_one_that_a_shell_reads_back(launch, capsys, progra
     words = dry(capsys, launch, "-H", "n0:1,n1:1", "--mpi", "mpich", "--", strange, "$HOME", "a;b", "*")
     assert words[-4:] == [strange, "$HOME", "a;b", "*"]
     assert "NCCL_DEBUG=a b;c" in words
+
+
+def test_a_printed_command_is_whole_and_runs_in_another_shell(launch, capsys, program, monkeypatch):
+    monkeypatch.setattr(commands, "is_root", lambda: True)
+    monkeypatch.setenv(commands.ROOT_VARIABLES[1], "2")
+    double = program("mpirun", '#!/bin/sh\nenv | grep -o "_AS_ROOT.*" | sort\n' + EVERY_RANK.partition("\n")[2])
+    assert launch("--dry-run", "--mpi", "openmpi5", "--launcher", double, "-n", "1", "--", "echo", "a  b") == 0
+    done = subprocess.run(["sh", "-c", capsys.readouterr().out], capture_output=True, text=True, check=True)
+    root = ["_AS_ROOT=1", "_AS_ROOT=1", "_AS_ROOT_CONFIRM=1", "_AS_ROOT_CONFIRM=2"]
+    assert done.stdout.splitlines() == [*root, "a  b"]
+
+
+def test_ranks_that_share_cores_are_not_pinned_may_be_more_than_cores_and_that_is_said(launch, capsys):
+    ranks = cores() + 1
+    options = ("-H", f"localhost:{ranks}", "--mpi", "openmpi5")
+    assert launch("--dry-run", *options, "--", "ddlbench", "sweep") == 0
+    out, err = capsys.readouterr()
+    assert f" -n {ranks} --map-by slot:oversubscribe --bind-to none --mca mpi_yield_when_idle 1 " in out
+    assert f"# launch: {ranks} ranks share the " in err
+    assert launch("--dry-run", "-H", f"localhost:{cores()}", "--mpi", "openmpi5", "--", "ddlbench", "sweep") == 0
+    assert "share" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("dashes", [["--"], []])
@@ -162,6 +186,15 @@ def test_the_sweep_takes_what_a_mode_gives_it(launch, capsys):
         (["--", "ddlbench", "sweep", "--sizess", "8"], ["--sizess", "--sizes"]),
         (["-H", "a:2", "--mode", "p:2", "--", "python3", "train.py"], ["--mode p:2", "python3"]),
         (["--ranks-per-node", "0", "--", "ddlbench", "sweep"], ["--ranks-per-node", "0"]),
+        (["-n", "abc", "--", "ddlbench", "sweep"], ["'-n'", "'abc'", "a whole number from 1"]),
+        (["--nodes", "9" * 5000, "--", "ddlbench", "sweep"], ["'--nodes'", "a whole number from 1 to 999999999"]),
+        (["--check-seconds", "nan", "--", "true"], ["'--check-seconds'", "'nan'", "seconds from 1 to 1,000,000"]),
+        (["--check-seconds", "inf", "--", "true"], ["'--check-seconds'", "'inf'", "seconds from 1 to 1,000,000"]),
+        (["--check-seconds", "1e7", "--", "true"], ["'--check-seconds'", "'1e7'", "seconds from 1 to 1,000,000"]),
+        (["--check-seconds", "0.5", "--", "true"], ["'--check-seconds'", "'0.5'", "seconds from 1 to 1,000,000"]),
+        (["--check-seconds", "soon", "--", "true"], ["'--check-seconds'", "'soon'", "seconds from 1 to 1,000,000"]),
+        (["-H", "a:1,b:1", "--mode", "p:2x1", "--", "ddlbench", "sweep"], ["'p:2x1'", "1 on each of 2 nodes"]),
+        (["-H", "a", "--hostfile", "f", "--", "ddlbench", "sweep"], ["-H a and --hostfile f both name the hosts"]),
         (["-H", "a;b", "--", "ddlbench", "sweep"], ["'a;b'"]),
         (["--hostfile", "gone", "--", "ddlbench", "sweep"], ["gone cannot be read"]),
         (["-H", "nowhere.invalid:1", "--mpi", "openmpi5", "--", "ddlbench", "sweep"], ["nowhere.invalid"]),
@@ -182,6 +215,18 @@ def test_a_mistake_is_one_line_and_status_2(launch, capsys, words, parts, monkey
     assert [part for part in parts if part not in said[0]] == []
 
 
+@pytest.mark.parametrize("name", ["DDLBENCH_EXPECT_RANKS", "DDLBENCH_EXPECT_NODES"])
+def test_what_the_environment_expects_is_refused_by_the_name_of_its_variable(monkeypatch, capsys, name):
+    monkeypatch.setenv(name, "abc")
+    assert main(["sweep"]) == 2
+    assert capsys.readouterr().err == (
+        f"ddlbench: error: Invalid value for {name}: 'abc': expected a whole number from 1 to 999999999\n"
+    )
+    option = f"--{name.removeprefix('DDLBENCH_').lower().replace('_', '-')}"
+    assert main(["sweep", option, "0"]) == 2
+    assert f"Invalid value for '{option}': '0': expected a whole number" in capsys.readouterr().err
+
+
 def test_the_help_of_a_sweep_starts_nothing(launch, capsys, monkeypatch):
     monkeypatch.setattr(running, "run", None)
     assert launch("--", "ddlbench", "sweep", "--help") == 0
@@ -197,6 +242,18 @@ def test_the_command_that_is_printed_is_the_one_that_runs(launch, capfd, program
     out, err = capfd.readouterr()
     printed = next(line for line in err.splitlines() if double in line).removeprefix("# launch: ")
     assert shlex.split(printed)[1:] == out.splitlines()
+
+
+def test_all_that_a_sweep_is_told_is_in_the_command_that_is_printed(launch, capfd, program, monkeypatch):
+    monkeypatch.setattr(commands, "is_root", lambda: True)
+    place = Path("environ").absolute()
+    fake = program("ddlbench", f"#!/bin/sh\nenv >{place}\n")
+    launch("--launcher", program("launcher", EVERY_RANK), "-n", "1", "--", fake, "sweep", "--out", "results")
+    mine = {line for line in place.read_text().splitlines() if "=" in line and not line.startswith(("_=", "PWD="))}
+    new = mine - {f"{name}={value}" for name, value in os.environ.items()}
+    printed = next(line for line in capfd.readouterr().err.splitlines() if fake in line)
+    assert "DDLBENCH_EXPECT_RANKS=1" in new
+    assert new - set(shlex.split(printed)) - {"SHLVL=0", "SHLVL=1", "OLDPWD="} == set()
 
 
 def test_another_program_has_the_status_that_its_launcher_says(launch, capfd, program):
@@ -260,7 +317,9 @@ def test_several_hosts_are_asked_before_they_are_used_unless_that_is_not_wanted(
     assert launch(*start, "-H", "n0:1,n1:1", "--check-seconds", "5", "--", "true") == 0
     assert launch(*start, "-H", "n0:1,n1:1", "--no-check", "--", "true") == 0
     assert launch(*start, "-n", "1", "--", "true") == 0
-    assert asked == [(2, 60.0), (2, 5.0)]
+    assert launch(*start, "-H", "localhost:1", "--", "true") == 0
+    assert launch(*start, "-H", "n0:1", "--", "true") == 0  # the one host is not this one
+    assert asked == [(2, 60.0), (2, 5.0), (1, 60.0)]
 
 
 def test_hosts_that_do_not_answer_keep_a_job_from_starting_and_the_launcher_s_words_are_shown(

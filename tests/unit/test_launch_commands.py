@@ -12,8 +12,8 @@ from ddlbench.launch.commands import (
     ROOT_VARIABLES,
     Job,
     command,
-    environment_of,
     needs_hostfile,
+    settings_of,
     variables_of,
     with_colon,
 )
@@ -162,10 +162,26 @@ def test_other_hosts_are_given_the_variables_that_no_launcher_carries_over_and_n
 
 
 def test_only_as_root_open_mpi_is_told_that_this_is_meant():
-    assert set(ROOT_VARIABLES) <= set(environment_of(of_family("openmpi5"), {}, root=True))
-    assert environment_of(of_family("openmpi5"), {"A": "1"}, root=False) == {"A": "1"}
-    assert environment_of(of_family("mpich"), {"A": "1"}, root=True) == {"A": "1"}
-    assert environment_of(of_family("openmpi4"), {ROOT_VARIABLES[0]: "0"}, root=True)[ROOT_VARIABLES[0]] == "0"
+    assert settings_of(of_family("openmpi5"), {"A": "1"}, root=True) == dict.fromkeys(ROOT_VARIABLES, "1")
+    assert settings_of(of_family("openmpi5"), {}, root=False) == {}
+    assert settings_of(of_family("mpich"), {}, root=True) == {}
+    assert set(settings_of(of_family("openmpi4"), {ROOT_VARIABLES[0]: "0"}, root=True)) == set(ROOT_VARIABLES[1:])
+
+
+def test_intel_mpi_is_told_to_place_ranks_as_it_is_asked_unless_the_user_says_something():
+    assert settings_of(of_family("intel"), {}, root=True) == {"I_MPI_JOB_RESPECT_PROCESS_PLACEMENT": "0"}
+    assert settings_of(of_family("intel"), {"I_MPI_JOB_RESPECT_PROCESS_PLACEMENT": "1"}, root=False) == {}
+
+
+def test_variables_of_the_launcher_itself_stand_before_it():
+    words = command(job("intel", launcher="mpiexec.hydra", settings={"A": "1", "B": "x y"}))
+    assert words[:4] == ["env", "A=1", "B=x y", "mpiexec.hydra"]
+    assert words[4:] == command(job("intel", launcher="mpiexec.hydra"))[1:]
+
+
+@pytest.mark.parametrize("family", ["openmpi5", "openmpi4"])
+def test_how_soon_a_lost_host_is_missed_is_not_said_where_the_environment_says_it(family):
+    assert command(job(family, kept_alive=True)) == [*OPEN_MPI, *EIGHT_RANKS]
 
 
 # ---- Libraries and launchers ---------------------------------------------------------------------------------------

@@ -39,6 +39,9 @@ def test_a_compressed_list_is_written_out(text):
         ("node[a-c]", "'a-c'"),
         ("node[0-1-2]", "'0-1-2'"),
         ("node[0-999999999]", "more than 100000"),
+        ("node[1-999999999999]", "more than 100000"),
+        pytest.param(f"node[1-{'9' * 5000}]", "cannot be read, expected such as 0-3 or 08", id="endless"),
+        pytest.param(f"node[{'9' * 5000}]", "cannot be read, expected such as 0-3 or 08", id="long"),
         ("n[0-99999][0-99999]", "more than 100000"),
         ("n[0-60000],m[0-60000]", "more than 100000"),
     ],
@@ -48,6 +51,13 @@ def test_a_list_that_cannot_be_read_is_refused_with_the_part_and_the_place(text,
         expanded(text, "SLURM_JOB_NODELIST")
     assert "SLURM_JOB_NODELIST: " in str(refused.value)
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["node[1-999999999999]", "n[0-9999][0-9999]", "n[0-99999,0-99999]"])
+def test_a_list_of_more_hosts_than_can_be_meant_is_refused_before_it_is_written_out(text, monkeypatch):
+    monkeypatch.setattr(hosts, "_values", None)
+    with pytest.raises(UsageError, match="more than 100000 hosts"):
+        expanded(text, "here")
 
 
 def test_hosts_have_the_slots_that_were_given_and_a_repeated_host_has_those_of_all_mentions():

@@ -12,9 +12,11 @@ import pytest
 
 import synthetic
 from ddlbench.errors import UsageError
+from ddlbench.launch import running
 from ddlbench.launch.heartbeat import GRACE_SECONDS, VARIABLE, Heartbeat, beat
 from ddlbench.launch.running import GRACE_SECONDS as LEAVE_SECONDS
 from ddlbench.launch.running import Ended, run, session_of
+from ddlbench.launch.started import SIZE_AND_RANK
 from ddlbench.launch.verdict import Expected, judged
 from ddlbench.records import Store
 
@@ -69,7 +71,8 @@ open({place!r}, "w").write(str(child.pid))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_all_that_was_started_however_it_resists(tmp_path, number):
+def test_a_signal_ends_all_that_was_started_however_it_resists(tmp_path, monkeypatch, number):
+    monkeypatch.setattr(running, "GRACE_SECONDS", 0.3)
     place = tmp_path / "child"
     timer = threading.Thread(target=lambda: (_until(place.exists), time.sleep(0.2), os.kill(os.getpid(), number)))
     timer.start()
@@ -89,6 +92,19 @@ def test_what_a_command_left_behind_is_ended_too(tmp_path):
     place = tmp_path / "child"
     assert runs(STUBBORN.format(place=str(place), more="")) == Ended(0)
     _until(lambda: gone(place))
+
+
+def test_ranks_whose_launcher_ended_before_them_may_still_say_and_store_why(tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "GRACE_SECONDS", float(NEVER))
+    for _, name in SIZE_AND_RANK:
+        monkeypatch.delenv(name, raising=False)
+    place = tmp_path / "said"
+    rank = f"import os, time; time.sleep(0.5); open({str(place)!r}, 'w').close()"
+    begin = time.monotonic()
+    start = f"subprocess.Popen([sys.executable, '-c', {rank!r}], env={{**os.environ, 'OMPI_COMM_WORLD_RANK': '0'}})"
+    assert runs(f"import os, subprocess, sys; {start}") == Ended(0)
+    assert place.exists()
+    assert time.monotonic() - begin < NEVER  # they are not waited for any longer than they are there
 
 
 def test_the_handlers_of_signals_are_as_before():
@@ -238,8 +254,8 @@ def test_a_run_that_is_not_finished_is_3_whatever_the_launcher_says_and_how_to_g
         assert part in verdict.text
 
 
-@pytest.mark.parametrize(("status", "expected_status"), [(0, 3), (14, 3), (-11, 3), (1, 1), (2, 2)])
-def test_a_job_that_never_began_its_run_is_incomplete_unless_it_said_why(place, status, expected_status):
+@pytest.mark.parametrize(("status", "expected_status"), [(0, 3), (14, 3), (-11, 3), (1, 3), (2, 2)])
+def test_a_job_that_never_began_its_run_is_incomplete_unless_it_was_refused(place, status, expected_status):
     verdict = judged(Ended(status), expected(place))
     assert verdict.status == expected_status
     assert ("nothing was written" in verdict.text) == (expected_status == 3)

@@ -55,7 +55,9 @@ def test_another_number_than_was_expected_is_an_error_with_both_and_the_option()
 
 
 @pytest.mark.parametrize(
-    ("nodes", "all_nodes", "flags"), [(1, "4", ["partial"]), (4, "4", []), (1, "", []), (1, "1", []), (2, "x", [])]
+    ("nodes", "all_nodes", "flags"),
+    [(1, "4", ["partial"]), (4, "4", []), (1, "", []), (1, "1", []), (2, "x", []), (1, "9" * 5000, [])],
+    ids=["part", "whole", "unknown", "one", "text", "long"],
 )
 def test_a_launch_on_a_part_of_a_slurm_job_is_to_be_minded(nodes, all_nodes, flags):
     found = list(partial(nodes, {"SLURM_JOB_NUM_NODES": all_nodes}))

@@ -174,6 +174,13 @@ def test_what_if_makes_it_faster_and_is_named(capsys, topology):
             ["--workload", "resnet50", "--forward-ms", "x", "--backward-ms", "1", "--batch", "1"],
             "--forward-ms 'x': expected milliseconds",
         ),
+        (
+            ["--workload", "resnet50", "--forward-ms", "nan", "--backward-ms", "1", "--batch", "1"],
+            "--forward-ms 'nan': expected milliseconds from 0 to below 1,000,000,000",
+        ),
+        (["ring", "--nodes", "9" * 5000], "9': expected numbers such as"),
+        (["ring", "--set", f"nic.count={'9' * 5000}"], "9': expected a whole number from 1 on, at most 2147483647"),
+        (["ring", "--set", "nic.bandwidth=1e999gbit"], "'1e999gbit': expected a finite figure"),
         (["--workload", "resnet5"], "unknown workload 'resnet5': did you mean 'resnet50'?"),
         (["--workload", "resnet50", "--ready", "evn"], "unknown --ready 'evn': did you mean 'even'?"),
     ],

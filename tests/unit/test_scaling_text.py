@@ -16,6 +16,7 @@ from ddlbench.report.scaling_table import SHARED
 from ddlbench.report.scaling_text import MOST_ROWS, scaling_tables
 
 MIB = 2**20
+REPORT = "ddlbench report DIR --baseline"
 GRID = ((1, 1), (1, 2), (2, 1), (2, 2), (4, 1), (4, 2))
 
 
@@ -146,7 +147,7 @@ def test_the_row_of_the_baseline_says_that_it_is_it():
 
 
 def test_the_baseline_and_what_the_figures_are_is_said_in_every_table():
-    assert "N₀ is 2x1 (2 nodes of 1 rank): the fewest ranks above one; --baseline takes another." in notes(swept())
+    assert f"N₀ is 2x1 (2 nodes of 1 rank): the fewest ranks above one; {REPORT} takes another." in notes(swept())
     assert "N₀ is 4x1 (4 nodes of 1 rank): as asked for." in notes(swept(), "4x1")
     assert "Efficiency: busbw over that of N₀" in notes(swept())
 
@@ -155,9 +156,9 @@ def test_a_baseline_inside_one_node_is_told_apart_from_several_nodes_with_the_wa
     told = notes(swept(((1, 2), (2, 2), (4, 2))))
     assert "N₀ is 1x2" in told
     assert "N₀ is inside one node, where nothing crosses the network" in told
-    assert "--baseline 2x2 compares networks alone." in told
+    assert f"{REPORT} 2x2 compares networks alone." in told
     assert "not comparable with N₀" not in told, "that would be said of each row against itself"
-    assert "--baseline" not in notes(swept(((1, 2), (2, 2)))).replace("--baseline takes another", ""), (
+    assert "--baseline" not in notes(swept(((1, 2), (2, 2)))).replace(f"{REPORT} takes another", ""), (
         "there is no other"
     )
 

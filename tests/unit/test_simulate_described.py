@@ -132,6 +132,9 @@ def test_a_section_without_such_links_is_refused():
 
 
 def test_a_file_that_cannot_be_read_is_named_with_the_nearest(tmp_path):
+    (tmp_path / "long.toml").write_text(f"version = {'9' * 5000}")
+    with pytest.raises(UsageError, match=r"long.toml' is not TOML: .* 5000 digits"):
+        read(tmp_path / "long.toml")
     (tmp_path / "minsky.toml").write_text("nodes = [")
     with pytest.raises(UsageError, match=r"minsky.toml' is not TOML"):
         read(tmp_path / "minsky.toml")

@@ -1,5 +1,6 @@
 """The watchdog outside MPI: what a rank tells of itself, what a leader makes of it, how it is said, and the channel."""
 
+import os
 import re
 import socket
 import subprocess
@@ -424,6 +425,7 @@ class Told:
 
     def __init__(self):
         self.faults, self.alone_, self.left, self.unwatched_ = [], [], threading.Event(), False
+        self.why, self.told_to_end = [], threading.Event()
 
     def announce(self, fault):
         self.faults.append(fault)
@@ -431,8 +433,9 @@ class Told:
     def alone(self, _, leaders):
         self.alone_.append(leaders)
 
-    def interrupted(self):
-        pass
+    def interrupted(self, why):
+        self.why.append(why)
+        self.told_to_end.set()
 
     def alive(self, beat):
         pass
@@ -552,6 +555,64 @@ def test_a_rank_that_said_goodbye_is_no_death(job):
     die(dogs[1])
     time.sleep(0.5)
     assert [one.faults for one in told] == [[], [], []]
+
+
+def until(holds):
+    limit = time.monotonic() + 20
+    while not (found := holds()) and time.monotonic() < limit:
+        time.sleep(0.01)
+    return found
+
+
+@pytest.mark.parametrize(("silent", "teller"), [(2, 0), (0, 1)])
+def test_a_rank_whose_launcher_is_gone_says_who_was_not_heard(job, monkeypatch, silent, teller):
+    monkeypatch.setattr(watchdog, "LOST_BEATS", 30)
+    dogs, told = job(4, limit_s=60.0)
+    silence(dogs[silent])
+    roll = dogs[teller]._job._roll
+    assert until(lambda: all(entry.heard_at for entry in roll._entries))
+
+    def orphan():
+        roll.began -= 100
+        roll._entries[silent].heard_at -= 100
+        dogs[teller]._on_orphaned()
+
+    dogs[teller].call(orphan)
+    assert told[teller].left.wait(15)
+    (fault,) = told[teller].faults
+    assert fault.what.startswith("told to end: ")
+    assert [place.rank for place in fault.silent] == [silent]
+
+
+@pytest.mark.parametrize("seen_at_once", [True, False])
+def test_a_rank_ends_when_its_launcher_does(monkeypatch, seen_at_once):
+    if not seen_at_once:  # as before Linux 5.3
+        monkeypatch.setattr(watchdog, "_held", lambda _: None)
+    elif not hasattr(os, "pidfd_open"):
+        pytest.skip("this Python or kernel has no pidfd")
+    told = Told()
+    with subprocess.Popen(["sleep", "60"]) as launcher:
+        parent = [launcher.pid]
+        monkeypatch.setattr(os, "getppid", lambda: parent[0])
+        with Watchdog(1.0, told, parent=launcher.pid):
+            assert not told.told_to_end.wait(0.5)
+            launcher.kill()
+            if not seen_at_once:
+                parent[0] = 1
+            assert told.told_to_end.wait(15)
+    assert told.why == ["the launcher is gone"]
+
+
+def test_a_rank_that_nobody_launched_may_outlive_its_parent(monkeypatch):
+    told, parent = Told(), [17]
+    monkeypatch.setattr(os, "getppid", lambda: parent[0])
+    with Watchdog(0.5, told) as dog:
+        parent[0] = 1
+        beats = [threading.Event() for _ in range(2)]
+        monkeypatch.setattr(told, "alive", lambda _: next((one for one in beats if not one.is_set()), beats[0]).set())
+        assert all(beat.wait(15) for beat in beats)
+        assert not dog.leaving
+    assert told.why == []
 
 
 def test_a_watchdog_that_is_closed_is_no_dead_rank(job):

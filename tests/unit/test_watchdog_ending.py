@@ -46,6 +46,12 @@ def test_a_launcher_that_does_not_listen_is_killed():
         assert rites(process, 0.1)[0] == signal.SIGKILL
 
 
+def test_mpi_may_take_a_minute_to_start_or_nine_seconds_more_than_was_asked_for():
+    assert faults.start_seconds(None) == 60.0
+    assert faults.start_seconds(3.0) <= 3.0 + 10
+    assert faults.start_seconds(300.0) > 300.0
+
+
 def told(capfd, *, silent_host, found=True, store=None, keep=True, tmp_path=None):
     places = (Place(0, "node0", 1, "here"), Place(1, silent_host, 2, "there", 61.0))
     end = faults.Faults(0)
@@ -60,6 +66,25 @@ def test_a_fault_is_told_with_the_way_to_go_on_and_stored(capfd, tmp_path):
     lines = told(capfd, silent_host=os.uname().nodename, store=stored.append, tmp_path=tmp_path)
     assert lines[-1] == f"# the points that were finished are kept, --resume '{tmp_path}/out of it' goes on with them"
     assert [fault.to_json()["silent"] for fault in stored] == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("keep", "said"),
+    [
+        ("end.keep(Path('out'), None)", "the launcher is gone; the points that were finished are kept in out"),
+        ("pass", "the launcher is gone"),
+    ],
+)
+def test_a_rank_whose_launcher_is_gone_ends_and_the_first_says_so(keep, said):
+    program = (
+        "import time\nfrom pathlib import Path\nfrom ddlbench.cli import faults\nfaults.ORPHAN_SECONDS = 0.1\n"
+        f"end = faults.Faults({{}})\n{keep}\nend.interrupted('the launcher is gone')\ntime.sleep(60)"
+    )
+    for rank, lines in ((0, f"ddlbench: interrupted: {said}\n"), (1, "")):
+        done = subprocess.run(
+            [sys.executable, "-c", program.format(rank)], capture_output=True, text=True, check=False, timeout=30
+        )
+        assert (done.returncode, done.stderr) == (130, lines)
 
 
 def test_before_there_is_a_run_directory_nothing_was_measured(capfd):

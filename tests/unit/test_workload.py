@@ -37,6 +37,7 @@ def test_every_shipped_model_reads(path):
         ("name,numel\na,3\n", "columns are"),
         (HEAD, "has no tensor"),
         (HEAD + "0,bias,ten,10\n", "line 2: numel 'ten'"),
+        (HEAD + f"0,bias,{10**30},{10**30}\n", f"line 2: numel {10**30}: expected at most"),
         (HEAD + "0,bias,10,10\n1,weight,10,2x4\n", "line 3: numel 10 is not the product of shape '2x4'"),
         (HEAD + "0,bias,0,0\n", "line 2"),
         (HEAD + "0,bias\n", "line 2"),
