@@ -187,8 +187,15 @@ bench-fast: $(VENV)/.stamp-package  ## against the fastest MPI library, memory, 
 report: $(VENV)/.stamp-package  ## write the reports of OUT again, from what its run stored
 	'$(VENV)/bin/ddlbench' report '$(OUT)' $(ARGS)
 
+# Tests that start ranks have the machine to themselves; the others run side by side.
+SIDE_BY_SIDE := $(filter tests/unit tests/browser,$(TESTS))
+ONE_BY_ONE := $(filter-out $(SIDE_BY_SIDE),$(TESTS))
+pytest = '$(VENV)/bin/python' -m pytest
 test: $(VENV)/.stamp-package $(VENV)/.stamp-test  ## all tests; those of MPI run under mpirun at 1, 2, 3, 5 and 8 ranks
-	'$(VENV)/bin/python' -m pytest $(TESTS) $(ARGS)
+	@status=0; \
+	$(if $(SIDE_BY_SIDE),$(pytest) -n auto --maxprocesses 8 --dist worksteal $(SIDE_BY_SIDE) $(ARGS) || status=$$?;) \
+	$(if $(ONE_BY_ONE),$(pytest) $(ONE_BY_ONE) $(ARGS) || status=$$?;) \
+	exit $$status
 
 # libpmix-dev for the name libpmix.so, which Debian's srun --mpi=pmix opens. The tests start daemons of their own, and end them.
 SLURM_PACKAGES := slurm-wlm munge libpmix2 libpmix-dev iproute2

@@ -334,7 +334,7 @@ def environ(pid):
 
 
 def test_ranks_left_out_of_a_sweep_sleep_while_it_measures(tmp_path):
-    flags = ("sweep", "--sizes", "4M", "-a", "ring", "-n", "2000", "--ranks-per-node", "2,3", "--out", "out")
+    flags = ("sweep", "--sizes", "4M", "-a", "ring", "-n", "50000", "--ranks-per-node", "2,3", "--out", "out")
     with (tmp_path / "output").open("wb") as output:
         process = start(command(3, [*DDLBENCH, *flags]), output, env=environment(), cwd=tmp_path)
         try:
