@@ -160,3 +160,9 @@ def test_make_help_lists_the_targets():
     done = subprocess.run(["make", "-s", "-C", str(TOP), "help"], capture_output=True, text=True, check=True)
     targets = ("bench", "check", "clean", "distclean", "microbench", "report", "test", "test-slurm")
     assert [target for target in targets if f"make {target} " not in done.stdout] == []
+
+
+def test_a_source_distribution_has_what_the_tests_read():
+    (line,) = (line for line in (TOP / "MANIFEST.in").read_text().splitlines() if "-include tests " in line)
+    kinds = {path.suffix for path in files() if path.relative_to(TOP).parts[0] == "tests"} - {".md"}
+    assert {f"*{kind}" for kind in kinds} == set(line.split()[2:])
