@@ -5,6 +5,8 @@ Were it decided by the samples that are shown, the fastest of many would owe a p
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from ddlbench.algorithms import available, resolve
 from ddlbench.errors import UsageError
 from ddlbench.records import Loaded, Point, Run
@@ -38,3 +40,13 @@ def chosen(run: Run, points: Sequence[Point]) -> dict[int, str]:
             names = [contest.names[column] for column in choice(contest)]
             found |= dict(zip(map(int, contest.nbytes), names, strict=True))
     return found
+
+
+def fastest(points: Sequence[Point]) -> dict[int, str]:
+    """Return the algorithm with the least median at each size in bytes; points of a vendor are left aside."""
+    least: dict[int, tuple[float, str]] = {}
+    for point in points:
+        if point.transport != "vendor" and point.status == "ok" and point.samples_ns:
+            found = (float(np.median(point.samples_ns)), point.algorithm)
+            least[point.nbytes] = min(found, least.get(point.nbytes, found))
+    return {nbytes: name for nbytes, (_, name) in sorted(least.items())}

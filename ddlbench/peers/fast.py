@@ -7,15 +7,13 @@ size is decided before them, by a short sweep of its own.
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 
-import numpy as np
-
 from ddlbench.peers import lab
-from ddlbench.peers.choice import candidates, chosen
+from ddlbench.peers.choice import candidates, fastest
 from ddlbench.peers.comparison import Comparison, Library, Request
 from ddlbench.peers.contender import Job, SweepContender, series
 from ddlbench.peers.figures import Column, Figure, column, fastest_vendor, sizes
@@ -30,6 +28,7 @@ from ddlbench.records import Point, Store, load
 from ddlbench.records.disk import write_atomically
 from ddlbench.report import write_csv, write_html
 from ddlbench.report.units import counted, digits, ratio_text, size_text
+from ddlbench.statistics import Summary, summarise
 
 CROWDS = (3, 4, 8)
 """Rank counts that are more than the cores of a small machine: they take turns."""
@@ -38,9 +37,12 @@ CROWDED = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "OMPI_MCA_mpi_yield_when_idle": "1",
 }
-CHOOSING = ("-n", "20", "-w", "2")
+CHOOSING = ("-n", "10", "-w", "2", "--passes", "5")
+"""Few samples of each, but in turns: a machine that is slow for seconds must not decide."""
 FLOOR_SIZES = tuple(1 << bits for bits in (20, 22, 24, 26))
 FLOOR_SECONDS = 120
+ALLREDUCE = "allreduce"
+"""What `memory_rank` calls ddlbench's samples among those of the ways to copy."""
 SHORT_FLOATS = ("float16", "bfloat16")
 SHORT_SIZE = 1 << 20
 FILE = "fast.csv"
@@ -82,7 +84,7 @@ class Fast:
     def __init__(self, request: Request, source: Path, say: Say) -> None:
         self._request, self._source, self._say = request, source, say
         self._comparison = Comparison(request, source, say)
-        self._floors: list[dict[int, float]] = []
+        self._moved: dict[int, list[dict[str, list[int]]]] = {}
 
     def run(self) -> tuple[list[str], int]:
         """Measure and store; return the lines to show, and 1 when a result was wrong or someone failed, else 0.
@@ -99,7 +101,7 @@ class Fast:
             for number in range(1, self._request.passes + 1):
                 one_pass(harvests, number, self._request.passes, folder, self._say)
                 if node:
-                    self._floors.append(self._floor(in_use[0], folder / f"floor-{number}"))
+                    self._move(in_use[0], node.pair["registered"].best, folder / f"floor-{number}")
             self._store(store, harvests, cluster)
         races = [*(self._races(node) if node else ()), *cluster.races()]
         loaded = load(out)
@@ -149,7 +151,8 @@ class Fast:
         names = candidates(ranks)
         self._say(f"which algorithm is best at which size: {label}")
         trial = SweepContender(job, environment, identity, names, f"choosing-{key}", (*flags, *CHOOSING), label)
-        best = chosen(*trial.measure(folder / trial.key))
+        _, points = trial.measure(folder / trial.key)
+        best = fastest(points)
         own = tuple(dict.fromkeys(name.partition(" (")[0] for name in best.values()))
         both = (VENDOR, *own) if crowded else own
         return Entry(Harvest(SweepContender(job, environment, identity, both, key, flags, label)), best)
@@ -161,15 +164,16 @@ class Fast:
         flags = ("--buffers", "registered", "--transport", "direct", *types)
         return SweepContender(job, *library, ("direct",), "16-bit", flags, "2 ranks, 16-bit floats")
 
-    def _floor(self, environment: Environment, folder: Path) -> dict[int, float]:
-        """Return the least time in microseconds to move the bytes of each size, the faster of the ways to copy."""
+    def _move(self, environment: Environment, best: Mapping[int, str], folder: Path) -> None:
+        """Time ddlbench beside the least that must be moved, in turns, and keep the samples of each size."""
         self._say("the least time to move the bytes")
         folder.mkdir()
         result = folder / "floor.json"
-        words = ["-m", "ddlbench.peers.memory_rank", str(result.resolve()), *map(str, FLOOR_SIZES)]
-        command = environment.ranks(2, *words)
+        asked = [f"{nbytes}:{name.partition(' (')[0]}" for nbytes, name in best.items() if nbytes in FLOOR_SIZES]
+        command = environment.ranks(2, "-m", "ddlbench.peers.memory_rank", str(result.resolve()), *asked)
         run(command, folder / "floor.log", environment.variables, seconds=FLOOR_SECONDS, cwd=self._source)
-        return {int(nbytes): min(ways.values()) for nbytes, ways in json.loads(result.read_text()).items()}
+        for nbytes, samples in json.loads(result.read_text()).items():
+            self._moved.setdefault(int(nbytes), []).append(samples)
 
     # ---- What came of it ------------------------------------------------------------------------------------------
 
@@ -185,7 +189,6 @@ class Fast:
         columns, pair = [_vendor_column(one) for one in node.vendors], node.pair
         known = {nbytes: fastest_vendor(columns, nbytes) for nbytes in sizes(columns)}
         fastest = {nbytes: time for nbytes, time in known.items() if time is not None}
-        floor = {nbytes: float(np.median([one[nbytes] for one in self._floors])) for nbytes in FLOOR_SIZES}
         registered = pair["registered"].column("registered").figures
         names = " and ".join(dict.fromkeys(one.title.partition("(")[2].rstrip(")") for one in columns))
         found = [
@@ -197,7 +200,7 @@ class Fast:
                 1.6,
                 1.0,
             ),
-            Race("2 ranks, registered buffers, against the least time to move the bytes", registered, floor, 0.8, 0.8),
+            moved_race(self._moved, pair["registered"].best),
         ]
         for ranks, entry in node.crowds.items():
             own = entry.column(f"{ranks} ranks").figures
@@ -211,6 +214,27 @@ def crowd(environment: Environment) -> Environment:
     """Return `environment` for more ranks than cores: none has a core of its own, and who waits yields."""
     kept = {name: value for name, value in environment.variables.items() if "binding_policy" not in name}
     return replace(environment, variables={**kept, **CROWDED})
+
+
+def moved_race(moved: Mapping[int, Sequence[Mapping[str, list[int]]]], best: Mapping[int, str]) -> Race:
+    """Return ddlbench against the faster way to copy the bytes that must move; `moved` are the passes' samples in ns.
+
+    Both took turns within one launch of each pass.
+    """
+    ours, floor = {}, {}
+    for nbytes, passes in moved.items():
+        known = {name: _pooled([one[name] for one in passes]) for name in passes[0]}
+        own = known.pop(ALLREDUCE)
+        ours[nbytes] = Figure(
+            best[nbytes], nbytes, own.median_us, own.ci_low_us, own.ci_high_us, own.samples, len(passes)
+        )
+        floor[nbytes] = min(way.median_us for way in known.values())
+    return Race("2 ranks, registered buffers, against the least time to move the bytes", ours, floor, 0.8, 0.8)
+
+
+def _pooled(passes: Sequence[Sequence[int]]) -> Summary:
+    """Return what the samples of all passes say together."""
+    return summarise([sample for one in passes for sample in one], [len(one) for one in passes])
 
 
 def _vendor_column(harvest: Harvest) -> Column:

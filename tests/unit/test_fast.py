@@ -17,10 +17,11 @@ from ddlbench.local.compile import Layout
 from ddlbench.local.floor import floor_program
 from ddlbench.local.program import INPUT, OUTPUT, REDUCE
 from ddlbench.local.races import prove
-from ddlbench.peers import lab
+from ddlbench.peers import fast as fast_module
+from ddlbench.peers import lab, memory_rank
 from ddlbench.peers.__main__ import command
 from ddlbench.peers.comparison import Comparison, Request
-from ddlbench.peers.fast import CROWDED, TITLES, Fast, as_csv, crowd, lines
+from ddlbench.peers.fast import CROWDED, TITLES, Fast, as_csv, crowd, lines, moved_race
 from ddlbench.peers.figures import Figure
 from ddlbench.peers.goals import Race
 from ddlbench.peers.lab import LabContender, LabPart, Row
@@ -272,6 +273,21 @@ def test_a_cluster_that_fails_is_told_and_the_others_go_on(failing, tmp_path, mo
 def test_a_part_of_another_comparison_is_refused():
     with pytest.raises(UsageError, match=r"--only lab is for --fast"):
         command.main(["--only", "lab"], standalone_mode=False)
+
+
+def test_what_is_moved_at_least_is_the_faster_way_of_all_passes_together():
+    passes = [
+        {"plain": [4000, 4000], "past the caches": [3000, 3000], "allreduce": [4000, 5000]},
+        {"plain": [2000, 2000], "past the caches": [4000, 5000], "allreduce": [6000, 5000]},
+    ]
+    race = moved_race({1 << 20: passes}, {1 << 20: "ring (A)", 8: "direct (A)"})
+    assert race.theirs_us == {1 << 20: 3.0}
+    assert (race.ours[1 << 20].median_us, race.ours[1 << 20].passes, race.ours[1 << 20].samples) == (5.0, 2, 4)
+    assert race.ratios == {1 << 20: 0.6}
+
+
+def test_both_sides_know_the_allreduce_by_one_name():
+    assert fast_module.ALLREDUCE == memory_rank.OURS
 
 
 PARAMETERS = """

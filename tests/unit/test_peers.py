@@ -15,7 +15,7 @@ from ddlbench.bench.inputs import pattern
 from ddlbench.errors import UsageError
 from ddlbench.peers import comparison, contender, environments, library, programs, tables
 from ddlbench.peers.__main__ import main
-from ddlbench.peers.choice import candidates, chosen
+from ddlbench.peers.choice import candidates, chosen, fastest
 from ddlbench.peers.comparison import Comparison, Request, checked
 from ddlbench.peers.contender import Job
 from ddlbench.peers.environments import Workshop
@@ -774,6 +774,15 @@ def test_a_library_is_none_of_ddlbench_s_algorithms_however_fast():
     points = [point(8, us=1, algorithm="mpi (A)"), point(8, us=5, algorithm="ring (A)", transport="p2p")]
     points += [point(8, us=3, algorithm="direct (A)", transport="p2p")]
     assert chosen(record(), points) == {8: "direct (A)"}
+
+
+def test_the_fastest_is_decided_at_each_size_alone_by_the_median_of_right_results():
+    points = [point(8, us=1, algorithm="mpi (A)"), point(8, us=5, algorithm="ring (A)", transport="direct")]
+    points += [point(8, us=4.9, algorithm="direct (A)", transport="direct")]
+    points += [point(64, us=9, algorithm="direct (A)", transport="direct")]
+    points += [point(64, us=8.9, algorithm="ring (A)", transport="direct")]
+    points += [point(64, us=1, algorithm="swing (A)", transport="direct", status="wrong")]
+    assert fastest(points) == {8: "direct (A)", 64: "ring (A)"}
 
 
 def test_candidates_are_algorithms_that_so_many_ranks_can_run():
