@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from ddlbench.bench.axes import format_size
 from ddlbench.bench.config import SweepConfig
 from ddlbench.bench.shapes import Shape
-from ddlbench.cost.links import Link, Links
+from ddlbench.cost.links import Link, Links, Memory
 from ddlbench.records import Run
 
 
@@ -33,11 +33,19 @@ def _shapes(shapes: Sequence[Shape]) -> str:
 def _links(links: Links) -> str:
     known = (("within a node", links.within), ("between nodes", links.between))
     parts = [f"{_link(link)} {where}" for where, link in known if link is not None]
+    parts += map(_memory, links.memory)
     return f"links as probed: {'; '.join(parts)}" if parts else ""
 
 
 def _link(link: Link) -> str:
     return f"{link.latency_s * 1e6:.2f} us, {link.bytes_per_s / 1e9:.2f} GB/s one way"
+
+
+def _memory(memory: Memory) -> str:
+    """Return how long ranks that share memory take at least."""
+    nbytes, seconds = memory.copies[-1]
+    copied = f"{format_size(nbytes)}B copied in {seconds * 1e6:.4g} us"
+    return f"{_counted(memory.ranks, 'rank')} in memory hear of each other in {memory.handoff_s * 1e6:.2f} us, {copied}"
 
 
 def _proofs(run: Run) -> str:

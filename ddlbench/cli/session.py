@@ -38,9 +38,9 @@ from ddlbench.cli.recorder import Opened, Recorder
 from ddlbench.cli.resuming import config_of
 from ddlbench.cli.stage import Stage, layout_of
 from ddlbench.comm import Communicator
-from ddlbench.cost.closed import prices
+from ddlbench.cost.closed import memory_prices, prices
 from ddlbench.cost.links import Links
-from ddlbench.cost.probe import probe_links
+from ddlbench.cost.probe import probe_links, probe_memory
 from ddlbench.errors import ProofError, UnsupportedError, UsageError
 from ddlbench.launch.started import ALONE, check, check_expected, launcher
 from ddlbench.records import Run, TrustFlag, add_fault
@@ -279,7 +279,7 @@ class Session:
     def _measured(self, stages: list[Stage], opened: Opened, recorder: Recorder) -> Run:
         """Measure the points that are missing and return the record as it is known then."""
         self._board.begin("the probe of the links")
-        links = probe_links(self._communicator, self._sleeping)
+        links = self._probed(stages)
         self._board.begin("the synchronisation of the clocks")
         clock = GlobalClock(self._communicator)
         start = partial(self._timer, clock, opened.run.clock or {}, any(s.shape.topology.crowded for s in stages))
@@ -294,6 +294,15 @@ class Session:
         clock.check()
         shares = self._comm.allgather(self._ticks().share_since(before))
         return self._checked(record, clock, timer.sync, shares)
+
+    def _probed(self, stages: list[Stage]) -> Links:
+        """Return what the links between ranks allow, and the memory they share where it is to be used (collective)."""
+        links = probe_links(self._communicator, self._sleeping)
+        if self._config.transport == "p2p":
+            return links
+        shapes = [stage.shape.members for stage in stages if stage.shape.nodes == 1]
+        largest = (cell.nbytes for dtype in self._config.dtypes for cell in self._config.cells(dtype))
+        return replace(links, memory=probe_memory(self._communicator, self._sleeping, shapes, max(largest, default=0)))
 
     def _swept(self, stage: Stage, links: Links, start: Start, recorder: Recorder, opened: Opened) -> None:
         """Measure what is missing of a shape (collective over its ranks)."""
@@ -345,6 +354,9 @@ class Session:
         self, links: Links, at: Layout, bound: BoundAlgorithm, nbytes: int, transport: str
     ) -> tuple[float | None, float | None]:
         """Return the lower bound and the predicted time in microseconds, None where there is none."""
+        if transport.startswith("direct"):
+            least, predicted = memory_prices(links, at.ranks, nbytes)
+            return _micro(least), _micro(predicted)
         least, predicted = prices(links, at.nodes, at.ranks, bound, nbytes, shared=transport.startswith("mixed"))
         return _micro(least), _micro(predicted)
 

@@ -28,6 +28,15 @@ def bound_seconds(links: Links, nodes: int, ranks: int, nbytes: int, *, shared: 
     return max(latency, bandwidth, network_seconds(links, nodes, nbytes))
 
 
+def memory_prices(links: Links, ranks: int, nbytes: int) -> tuple[float | None, None]:
+    """Return the lower bound in seconds for `ranks` of one node that share memory, None where it was not measured.
+
+    There is no model: closed forms count messages.
+    """
+    memory = links.memory_of(ranks)
+    return (memory.least_seconds(nbytes) if memory and nbytes else None), None
+
+
 def network_seconds(links: Links, nodes: int, nbytes: int) -> float:
     """Return the least time that the network links of the first `nodes` nodes allow; 0 within one node.
 

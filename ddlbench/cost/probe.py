@@ -6,10 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from ddlbench import _engine, _reduce
-from ddlbench.cost.links import Link, Links
+from ddlbench.cost.links import Link, Links, Memory
 from ddlbench.cost.streams import AGREE, Line, rounds, stream
+from ddlbench.errors import UnsupportedError
 from ddlbench.schedule.lower import lower_phase
 from ddlbench.schedule.move import KEEP, SEND, Phase, Table, steps
 
@@ -22,6 +24,10 @@ SMALL_SAMPLES, LARGE_SAMPLES = 200, 12
 EXCHANGES, EXCHANGE_SECONDS, LONGEST_NBYTES = 4, 0.05, 1 << 26
 """Exchanges between nodes: how many, and how long one takes one way, up to this size."""
 REDUCE_BYTES = 1 << 17
+COPIES = tuple(1 << k for k in range(14, 25, 2))
+"""Bytes at which copies through shared memory are timed, 16 KiB to 16 MiB: a larger vector is no faster for a byte."""
+COPY_SAMPLES = 12
+Floats = npt.NDArray[np.float32]
 T = TypeVar("T")
 
 
@@ -49,6 +55,46 @@ def probe_links(communicator: "Communicator", apart: Apart) -> Links:
     between, lines = _probe_nodes(communicator, apart)
     rates = tuple(max(line.bytes_per_s for line in lines[node]) for node in range(topology.nodes))
     return Links(topology.nodes, within, between, reduce, rates, max(map(_burst, lines.values())))
+
+
+def probe_memory(
+    communicator: "Communicator", apart: Apart, shapes: Collection[Sequence[int]], most_nbytes: int
+) -> tuple[Memory, ...]:
+    """Measure what shared memory allows the ranks of each of `shapes`, all of one node (collective).
+
+    Vectors are of up to `most_nbytes`. Ranks that share processors are left out: how long they take depends on who has
+    its turn when, and nothing is least there. So is what there is no shared memory for.
+    """
+    topology = communicator.topology
+    apiece = {len(ranks): ranks for ranks in shapes if len(ranks) > 1 and not topology.part(ranks).crowded}
+    probe = partial(_copies, most_nbytes=most_nbytes)
+    found = (_alone(communicator, apart, ranks, probe) for _, ranks in sorted(apiece.items()))
+    return tuple(memory for memory in found if memory)
+
+
+def _copies(node: "Communicator", most_nbytes: int) -> Memory | None:
+    """Return what memory allows the ranks of `node`, None where they get none that they share."""
+    sizes = [nbytes for nbytes in COPIES if nbytes <= most_nbytes] or [COPIES[0]]
+    try:
+        source, target = node.empty(sizes[-1] // 4), node.empty(sizes[-1] // 4)
+    except (MemoryError, UnsupportedError):
+        return None
+    source[:], target[:] = 1, 0
+    handoffs = _least_copy(node, source[: node.size], target[: node.size], SMALL_SAMPLES)
+    copies = [_least_copy(node, source[: n // 4], target[: n // 4], COPY_SAMPLES) for n in sizes]
+    node.release(source)
+    node.release(target)
+    return Memory(node.size, handoffs / 2, tuple(zip(sizes, copies, strict=True)))
+
+
+def _least_copy(node: "Communicator", source: Floats, target: Floats, samples: int) -> float:
+    """Return the least seconds in which all parts are copied, by plain stores or past the caches."""
+    least = np.inf
+    for past_caches in (False, True):
+        with node.floor_plan(source, target, stream=past_caches) as plan:
+            plan.time_samples(3)
+            least = min(least, float(plan.time_samples(samples).min()) * 1e-9)
+    return _broadcast(node, least)
 
 
 def _burst(lines: Sequence[Line]) -> float:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from ddlbench.errors import UsageError
 from ddlbench.records.fields import read_fields, read_object, read_version, with_added
 
-VERSION = 4
+VERSION = 5
 ADDED: Mapping[int, Mapping[str, Any]] = {
     2: {"stated": None},
     3: {"passes": (), "late": 0, "stopped": "", "cache": "warm", "per_rank_ns": None},
@@ -107,7 +107,7 @@ class Point:
         """
         line: Mapping[str, Any] = read_object(data, where)
         read_version(line, VERSION, where)
-        line = with_added(line, ADDED)
+        line = _without_foreign_bound(with_added(line, ADDED))
         point = cls(**read_fields(cls, line, where, besides=("version",)))
         if (point.samples_ns and point.kind != "measured") or (point.stated and point.kind != "imported"):
             raise UsageError(f"{where}: a measured point has samples, and an imported one stated times instead")
@@ -115,6 +115,16 @@ class Point:
             raise UsageError(f"{where}: a predicted point has its time in model_us, which is null")
         _check_samples(point, where)
         return point
+
+
+def _without_foreign_bound(line: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the line without a bound and a model that are of another transport.
+
+    Before version 5 points over memory that ranks share had those of messages.
+    """
+    if line["version"] >= 5 or not str(line.get("transport")).startswith("direct"):
+        return line
+    return {**line, "bound_us": None, "model_us": None}
 
 
 def _check_samples(point: Point, where: str) -> None:

@@ -262,5 +262,5 @@ def _against_bound(contest: Contest, column: int) -> Iterator[Sentence]:
     if len(known):
         row = int(known[-1])
         beaten = ", which is none, then" if contest.high[row, column] < bound[row] else ""
-        where = f" takes {ratio_text(float(ratio[row]))} the lower bound of the links{beaten}."
+        where = f" takes {ratio_text(float(ratio[row]))} the lower bound{beaten}."
         yield [f"At {size_text(int(contest.nbytes[row]))} ", Name(contest.names[column]), where]

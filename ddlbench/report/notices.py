@@ -145,11 +145,11 @@ def _otherwise(loaded: Loaded) -> Iterator[Notice]:
 
 
 def _beaten(table: pd.DataFrame) -> Iterator[Notice]:
-    """Say how many points are clearly faster than the links seemed to allow."""
+    """Say how many points are clearly faster than links and memory seemed to allow."""
     faster = table[(table["status"] == "ok") & (table["time_us_ci_high"] < table["bound_us"])]
     if len(faster):
         points = f"{counted(len(faster), 'point')} of {shortened(', '.join(dict.fromkeys(faster['series'])))}"
-        why = "the probe of the links was disturbed, or the data went another way than was probed"
+        why = "the probe was disturbed, or the data went another way than was probed"
         yield Notice("doubt", "Faster than the lower bound", f"{points}: {why}; ratios to it say nothing there")
 
 

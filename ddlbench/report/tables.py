@@ -39,8 +39,8 @@ DTYPES = {
 COLUMNS = tuple(DTYPES)
 UNBOUND = "direct"
 """How the names of transports begin that use no messages, over which links are probed."""
-NO_BOUND = "the links were probed over messages, so there is no lower bound over memory that ranks share"
-"""Why such points have none."""
+NO_BOUND = "what memory that ranks share allows was not measured, so there is no lower bound over it"
+"""Why points over such transports may have none."""
 STATISTICS = {"measured": "median", "imported": "mean", "predicted": "predicted"}
 """What the time of a point is, by its kind."""
 
@@ -49,8 +49,8 @@ def result_row(point: Point) -> dict[str, Any]:
     """Return the row of one point: the columns of the CSV, unrounded; NaN or None where one does not apply.
 
     `time_us_median` of an imported point is the mean that its log states, and of a predicted one what the model says;
-    `statistic` says which it is. There is no bound for an empty vector, nor over memory that ranks share, of which the
-    probe of the links, by messages, says nothing.
+    `statistic` says which it is. There is no bound for an empty vector, nor over memory that ranks share where that was
+    not measured.
     """
     summary = summarise(point.samples_ns, point.passes)
     time_us = _time_us(point, summary.median_us)
@@ -78,12 +78,13 @@ def _time_us(point: Point, median_us: float) -> float:
 
 
 def _bound_us(point: Point) -> float | None:
-    return None if point.transport.startswith(UNBOUND) or not point.nbytes else point.bound_us
+    return point.bound_us if point.nbytes else None
 
 
 def lacks_bound(table: pd.DataFrame) -> "pd.Series[bool]":
-    """Return at which points of a table of results there is no bound because they used no messages."""
-    return table["transport"].str.startswith(UNBOUND) & (table["ranks"] > 1) & (table["nbytes"] > 0)
+    """Return at which points of a table of results there is no bound because they used memory that was not measured."""
+    shared = table["transport"].str.startswith(UNBOUND) & (table["ranks"] > 1) & (table["nbytes"] > 0)
+    return shared & table["bound_us"].isna()
 
 
 def results_table(loaded: Loaded) -> pd.DataFrame:

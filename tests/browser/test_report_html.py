@@ -40,9 +40,9 @@ def test_the_page_draws_its_charts_and_tables(rich):
     assert {"32\u00a0B", "1\u00a0KiB", "1\u00a0MiB"} <= set(found["ticks"])
 
 
-def test_without_messages_no_ratio_to_the_bound_is_shown(made):
+def test_over_memory_that_was_not_measured_no_ratio_to_the_bound_is_shown(made):
     sizes = (8, 1024, 2**20)
-    points = [synthetic.point("ring", n, bound_us=5.0, transport="direct") for n in sizes]
+    points = [synthetic.point("ring", n, bound_us=None, transport="direct") for n in sizes]
     points += [synthetic.point("mpi", n, bound_us=5.0, samples_ns=(20000,) * 20) for n in sizes]
     points += [synthetic.point("mpi", 2**21, bound_us=5.0, samples_ns=(20000,) * 20)]
     found = look(

@@ -15,7 +15,7 @@ import pytest
 
 from ddlbench.bench.agreement import AgreedError, agreed
 from ddlbench.bench.sleeping import LauncherGoneError, apart
-from ddlbench.cost.probe import probe_links
+from ddlbench.cost.probe import probe_links, probe_memory
 from ddlbench.errors import UsageError
 from ddlbench.records import load
 from launch import command, environment, start, stop
@@ -172,6 +172,18 @@ def test_uneven_nodes_are_probed_by_the_ranks_they_have(communicator):
     assert links.within is not None
     assert len(links.node_bytes_per_s) == links.nodes
     assert min(links.node_bytes_per_s) > 1e6
+
+
+@pytest.mark.mpi(2, 3)
+def test_memory_is_timed_for_each_number_of_ranks_that_have_processors_of_their_own(communicator):
+    shapes = [(0,), (0, 1), tuple(range(communicator.size))]
+    found = probe_memory(communicator, partial(apart, communicator.comm), shapes, 70000)
+    able = [len(ranks) for ranks in shapes[1:] if not communicator.topology.part(ranks).crowded]
+    assert [memory.ranks for memory in found] == sorted(set(able))
+    assert communicator.comm.allgather(found) == [found] * communicator.size
+    for memory in found:
+        assert [nbytes for nbytes, _ in memory.copies] == [16384, 65536]
+        assert min(memory.handoff_s, *(seconds for _, seconds in memory.copies)) > 0
 
 
 # ---- The command ---------------------------------------------------------------------------------------------------

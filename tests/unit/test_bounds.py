@@ -1,11 +1,13 @@
 """Lower bounds and predictions from links, and the line that the bytes of a stream follow."""
 
+import json
+
 import numpy as np
 import pytest
 
 from ddlbench.algorithms import resolve
-from ddlbench.cost.closed import bound_seconds, model_seconds, network_seconds, prices
-from ddlbench.cost.links import Link, Links
+from ddlbench.cost.closed import bound_seconds, memory_prices, model_seconds, network_seconds, prices
+from ddlbench.cost.links import Link, Links, Memory
 from ddlbench.cost.streams import MESSAGES, fitted, rounds
 from ddlbench.schedule.grid import Grid
 
@@ -129,3 +131,36 @@ def test_every_node_sends_and_receives_once_and_never_two_things_at_a_time(nodes
     for part in found:
         assert len({node for pair in part for node in pair}) == 2 * len(part)
     assert len(found) == (2 if nodes % 2 == 0 else 3)
+
+
+# ---- Memory that ranks share ----------------------------------------------------------------------------------------
+
+TWO = Memory(2, 0.1e-6, ((1000, 0.3e-6), (4000, 0.8e-6), (16000, 4.8e-6)))
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "seconds"),
+    [
+        (4000, 0.7e-6),  # as it was measured, but for one of its two handoffs
+        (2000, 0.3e-6),  # at the rate of 4000 bytes, the better one
+        (8000, 1.5e-6),  # that again
+        (32000, 9.5e-6),  # above the largest its own rate
+        (8, 0.1e-6),  # ranks must hear of each other
+    ],
+)
+def test_memory_allows_the_better_rate_of_both_sizes_beside(nbytes, seconds):
+    assert TWO.least_seconds(nbytes) == pytest.approx(seconds)
+
+
+def test_memory_bounds_only_as_many_ranks_as_were_measured_and_has_no_model():
+    known = Links(1, WITHIN, None, 30e9, memory=(TWO,))
+    assert memory_prices(known, 2, 4000) == (pytest.approx(0.7e-6), None)
+    assert memory_prices(known, 2, 0) == memory_prices(known, 4, 4000) == (None, None)
+
+
+def test_links_with_memory_are_read_back_from_their_record_and_without_from_an_older_one():
+    known = Links(1, WITHIN, None, 30e9, memory=(TWO, Memory(4, 1e-6, ((16384, 1e-5),))))
+    stored = json.loads(json.dumps(known.to_json()))
+    assert Links.from_json(stored) == known
+    del stored["memory"]
+    assert Links.from_json(stored).memory == ()

@@ -133,11 +133,11 @@ def test_tables_that_differ_in_nothing_but_how_starts_were_aligned_say_it():
 
 
 def test_where_there_can_be_no_bound_the_table_says_so_and_why():
-    points = [synthetic.point("mpi", 8, bound_us=4.0), synthetic.point("ring", 8, bound_us=4.0, transport="direct")]
+    points = [synthetic.point("mpi", 8, bound_us=4.0), synthetic.point("ring", 8, bound_us=None, transport="direct")]
     (table,) = results_tables(loaded(points))
     assert [row[table.titles.index("Bound (µs)")] for row in table.rows] == ["4", "n/a"]
     (note,) = table.notes
-    assert note.startswith("n/a: the links were probed over messages")
+    assert note.startswith("n/a: what memory that ranks share allows was not measured")
     (plain,) = results_tables(loaded(points[:1]))
     assert plain.notes == ()
 

@@ -94,7 +94,7 @@ def test_an_unknown_field_is_refused_with_the_nearest_spelling():
         ("status", "okay", "did you mean 'ok'"),
         ("kind", "guessed", "unknown kind 'guessed'"),
         ("version", "1", "a whole number"),
-        ("version", 0, "expected 1 to 4"),
+        ("version", 0, "expected 1 to 5"),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_refused_with_field_and_expectation(field, value, expected):
@@ -106,10 +106,18 @@ def test_a_value_of_the_wrong_kind_is_refused_with_field_and_expectation(field, 
 
 
 def test_a_newer_version_is_refused_by_name_before_its_fields_are_looked_at():
-    with pytest.raises(UsageError, match=r"points.jsonl line 2: format version 5 is newer .* update ddlbench"):
-        Point.from_json({"version": 5, "colour": "red"}, "points.jsonl line 2")
+    with pytest.raises(UsageError, match=r"points.jsonl line 2: format version 6 is newer .* update ddlbench"):
+        Point.from_json({"version": 6, "colour": "red"}, "points.jsonl line 2")
     with pytest.raises(UsageError, match=r"run.json: format version 9 is newer"):
         Run.from_json({"format": "ddlbench-run", "version": 9})
+
+
+def test_the_bound_of_messages_is_not_read_for_older_points_over_memory():
+    line = synthetic.point(transport="direct-slots", bound_us=4.0, model_us=5.0).to_json()
+    assert Point.from_json(line).bound_us == 4.0
+    older = Point.from_json({**line, "version": 4})
+    assert (older.bound_us, older.model_us) == (None, None)
+    assert Point.from_json({**line, "version": 4, "transport": "mixed"}).bound_us == 4.0
 
 
 def test_a_trust_flag_is_checked_like_any_record():

@@ -198,12 +198,12 @@ def test_cells_that_do_not_apply_are_empty(tmp_path):
     [
         ({"transport": "p2p"}, 4.0),
         ({"transport": "vendor"}, 4.0),
-        ({"transport": "direct"}, None),
-        ({"transport": "direct-slots"}, None),
+        ({"transport": "direct"}, 4.0),
+        ({"transport": "direct", "bound_us": None}, None),
         ({"nbytes": 0, "count": 0}, None),
     ],
 )
-def test_what_the_probe_of_the_links_says_nothing_of_has_no_bound(changes, bound):
+def test_an_empty_vector_has_no_bound_and_others_have_theirs(changes, bound):
     (found,) = results_table(loaded([synthetic.point(**{"bound_us": 4.0} | changes)]))["bound_us"]
     assert found == bound or (bound is None and math.isnan(found))
 
@@ -376,22 +376,22 @@ def test_overlaps_and_the_distance_from_the_bound_are_told():
     points = [timed(name, nbytes, 10, bound_us=8.0) for nbytes in (8, 16) for name in ("ring", "mpi")]
     assert below(points) == [
         "At 2 of 2 sizes the best intervals overlap: no clear winner there.",
-        "At 16 B mpi takes 1.25× the lower bound of the links.",
+        "At 16 B mpi takes 1.25× the lower bound.",
     ]
 
 
 def test_a_bound_that_was_clearly_beaten_is_told_to_be_none():
     (_, said) = below([timed("ring", 16, 10, bound_us=12.0)])
-    assert said == "At 16 B ring takes 0.83× the lower bound of the links, which is none, then."
+    assert said == "At 16 B ring takes 0.83× the lower bound, which is none, then."
     (_, said) = below([timed("ring", 16, 10, bound_us=10.02)])
-    assert said == "At 16 B ring takes 1.00× the lower bound of the links."
+    assert said == "At 16 B ring takes 1.00× the lower bound."
 
 
-def test_without_messages_there_is_no_bound_to_be_told_against():
-    points = [timed("ring", 16, 10, bound_us=8.0, transport="direct-slots"), timed("mpi", 16, 20, bound_us=8.0)]
+def test_over_memory_that_was_not_measured_there_is_no_bound_to_be_told_against():
+    points = [timed("ring", 16, 10, bound_us=None, transport="direct-slots"), timed("mpi", 16, 20, bound_us=8.0)]
     assert not [sentence for sentence in below(points) if "bound" in sentence]
     slower = [points[0], timed("mpi", 16, 5, bound_us=4.0)]
-    assert below(slower)[-1] == "At 16 B mpi takes 1.25× the lower bound of the links."
+    assert below(slower)[-1] == "At 16 B mpi takes 1.25× the lower bound."
 
 
 def test_a_size_at_which_the_choice_is_hardly_behind_is_not_told():
@@ -426,7 +426,7 @@ def test_a_workload_is_the_sum_over_its_tensors():
 
 def test_the_bound_of_a_workload_is_that_of_the_transport_that_each_algorithm_used():
     points = [timed(name, nbytes, 10, bound_us=4.0) for name in ("mpi", "swing") for nbytes in (8, 16)]
-    points += [timed("ring", nbytes, time, bound_us=4.0, transport="direct") for nbytes, time in ((8, 5), (16, 20))]
+    points += [timed("ring", nbytes, time, bound_us=None, transport="direct") for nbytes, time in ((8, 5), (16, 20))]
     found = workload_of(contest(points), {8: 3, 16: 2})
     bounds = {total.name: total.bound_us for total in found.totals}
     assert (bounds["mpi"], bounds["swing"]) == (20, 20)
@@ -443,12 +443,12 @@ def test_a_workload_with_a_size_nobody_managed_has_no_totals():
 
 @pytest.mark.usefixtures("light_plotly")
 def test_the_page_says_why_an_algorithm_has_no_bound():
-    points = [timed("ring", 8, 10, bound_us=8.0, transport="direct"), timed("mpi", 8, 20, bound_us=8.0)]
+    points = [timed("ring", 8, 10, bound_us=None, transport="direct"), timed("mpi", 8, 20, bound_us=8.0)]
     page = Page(render(loaded(points)))
     data = page.data()
     assert [data["algorithms"][at] for at in data["unbound"]] == ["ring"]
     assert data["settings"][0]["rows"]["bound"] == [8.0, None]
-    assert "n/a: the links were probed over messages" in page.text
+    assert "n/a: what memory that ranks share allows was not measured" in page.text
     page = Page(render(loaded([points[1]])))
     assert page.data()["unbound"] == []
     assert "n/a" not in page.text
@@ -545,10 +545,10 @@ def test_points_clearly_faster_than_their_bound_are_counted_with_what_that_says(
     faster = [timed(name, 8, 10, bound_us=10.2) for name in ("ring", "mpi")[:number]]
     within = [timed("swing", 8, 10, bound_us=10.01), timed("swing", 16, 10, bound_us=9.0), timed("swing", 32, 10)]
     unknown = [timed("swing", 64, 10, count=6, spread=0.5, bound_us=11.0)]
-    elsewhere = [timed("direct", 8, 1, bound_us=10.0, transport="direct"), timed("empty", 0, 1, bound_us=10.0)]
+    elsewhere = [timed("direct", 8, 1, bound_us=None, transport="direct"), timed("empty", 0, 1, bound_us=10.0)]
     (notice,) = notices_of([*faster, *within, *unknown, *elsewhere])
     assert (notice.weight, notice.title) == ("doubt", "Faster than the lower bound")
-    assert notice.detail.startswith(f"{said}: the probe of the links was disturbed, or the data went another way")
+    assert notice.detail.startswith(f"{said}: the probe was disturbed, or the data went another way")
 
 
 def test_the_gravest_notice_comes_first():
