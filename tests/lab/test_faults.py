@@ -21,6 +21,7 @@ from ddlbench.lab.launcher import find
 from virtual import PROGRAM, Lab, Labs, eventually
 
 REPEATS = int(os.environ.get("DDLBENCH_FAULT_REPEATS", "1"))
+pytestmark = pytest.mark.timeout(max(300, 60 * REPEATS))
 LIMIT = 3.0
 MOST_SECONDS = LIMIT + 10
 """No fault may take longer to be told."""
@@ -161,8 +162,9 @@ def test_a_launcher_that_gives_up_a_host_before_the_time_limit_does_not_hide_who
             told, ended, status, err = brought_about(run, cut_link, "nobody heard from rank 2")
             found.take(told, ended)
             assert status == INCOMPLETE
-            assert "lost communication" in err
-            assert re.search(r"not complete: .*; told to end: ring, .*; nobody heard from rank 2 \(node2\); 0 of", err)
+            # Mostly mpirun says that it lost communication and ends with 0; on a busy machine it once ended with 1.
+            ended_with = r"not complete: the launcher ended with status [01].*; told to end: ring, "
+            assert re.search(ended_with + r".*; nobody heard from rank 2 \(node2\); 0 of", err)
             assert run.record["fault"]["what"].startswith("told to end: ring, 65536 bytes")
             assert run.record["fault"]["silent"] == [2]
 
