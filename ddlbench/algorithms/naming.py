@@ -8,11 +8,13 @@ r:4x2  b:4x2  n:4x2  p:4x2    PowerAI DDL mode strings; 4x2 alone is DDL's "no l
 bruck                         one that an installed package offers under the entry point group `ddlbench.algorithms`
 schedule.json                 a schedule file, for its number of ranks
 mpi                           the vendor's MPI_Allreduce
+nccl                          NVIDIA's ncclAllReduce, for buffers on GPUs
 auto                          the best of these here, chosen when a plan is made: docs/tuning.md
 """
 
 import importlib.util
 import itertools
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -51,7 +53,10 @@ BUILT_IN = (
     parameter_server.ALGORITHM,
 )
 _NAMED = {algorithm.name: algorithm for algorithm in BUILT_IN}
-VENDORS = {"mpi": "MPI_Allreduce of the MPI library in use"}
+VENDORS = {
+    "mpi": "MPI_Allreduce of the MPI library in use",
+    "nccl": "NVIDIA's ncclAllReduce, with --device cuda",
+}
 CHOOSING = {"auto": "the best for the size, as ddlbench tune measured it, else by closed form"}
 """Names in whose place a plan takes another algorithm when it is made."""
 ENTRY_POINT_GROUP = "ddlbench.algorithms"
@@ -190,7 +195,7 @@ def _from_file(head: str) -> Algorithm:
     path, colon, name = head.rpartition(":")
     if not colon:
         path, name = head, ""
-    file = Path(path).resolve()
+    file = Path(os.path.realpath(path))  # unlike resolve() it does not mind links that lead round in a circle
     if not file.is_file():
         raise UsageError(f"algorithm {head!r}: there is no file {path!r}")
     module = _load(file, head)

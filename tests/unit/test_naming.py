@@ -263,6 +263,11 @@ def test_a_folder_is_no_file(tmp_path):
     assert "there is no file" in refusal(f"{tmp_path}/x.py:ring")
 
 
+def test_a_link_that_leads_to_itself_is_no_file(tmp_path):
+    (tmp_path / "round.py").symlink_to("round.py")
+    assert "there is no file" in refusal(f"{tmp_path}/round.py:ring")
+
+
 # ---- Schedule files --------------------------------------------------------------------------------------------------
 
 
