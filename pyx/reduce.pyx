@@ -136,7 +136,7 @@ def divide(int dtype, dst, long divisor):
 
 
 def simd():
-    """Return the SIMD level of the kernels in use: "avx512", "avx2" or "baseline"."""
+    """Return the SIMD level of the kernels in use: "avx512bf16", "avx512", "avx2" or "baseline"."""
     return ddl_simd().decode("ascii")
 
 

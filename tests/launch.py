@@ -29,6 +29,8 @@ OPEN_MPI = {
     "PRTE_MCA_hwloc_default_binding_policy": "none",
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
 }
+PATIENCE = float(os.environ.get("DDLBENCH_TEST_PATIENCE", "1"))
+"""What every time limit of an MPI test is multiplied by: an emulated processor is many times slower."""
 NO_MPIRUN = "no mpirun beside this Python or on PATH (make test installs one)"
 
 
@@ -103,6 +105,7 @@ class MpiRun:
         self, ranks: int, *argv: str, timeout: float = 60, env: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> Finished:
         """Run `argv` on `ranks` ranks and return its end; fails the test, with the output, after `timeout` seconds."""
+        timeout *= PATIENCE
         line = command(ranks, argv)
         out, err = self.directory / "stdout", self.directory / "stderr"
         with out.open("wb") as stdout, err.open("wb") as stderr:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from launch import command, environment, start, stop
+from launch import PATIENCE, command, environment, start, stop
 from mpi_rank import DIRECTORY, RANKS, SEPARATOR, timeout_of
 
-STARTUP_S = 60
-EXIT_S = 20
+STARTUP_S = 60 * PATIENCE
+EXIT_S = 20 * PATIENCE
 POLL_S = 0.02
 # Ranks that hang write where they stand at the moment their time is up.
 SIGHT_S = 1
@@ -115,7 +115,7 @@ class Batch:
                 begun = time.monotonic()
             time.sleep(POLL_S)
         time.sleep(SIGHT_S)
-        return f"not started after {STARTUP_S} s" if begun is None else f"not finished after {allowed:g} s"
+        return f"not started after {STARTUP_S:g} s" if begun is None else f"not finished after {allowed:g} s"
 
     def leave(self) -> str:
         """Wait for mpirun to end after the last test; return "" when it did so in peace."""
@@ -123,7 +123,7 @@ class Batch:
         while self.process.poll() is None and time.monotonic() < deadline:
             time.sleep(POLL_S)
         if self.process.returncode is None:
-            return f"all tests done, but mpirun had not ended {EXIT_S} s later"
+            return f"all tests done, but mpirun had not ended {EXIT_S:g} s later"
         return (
             f"all tests done, then mpirun ended with status {self.process.returncode}"
             if self.process.returncode

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from launch import PATIENCE
+
 DIRECTORY = "DDLBENCH_TEST_DIRECTORY"
 RANKS = "DDLBENCH_TEST_RANKS"
 SEPARATOR = "\x1e"
@@ -29,7 +31,7 @@ LAST_RESORT_S = 30
 def timeout_of(item: pytest.Item) -> float:
     """Return the seconds that the mpi mark of `item` allows one test."""
     mark = item.get_closest_marker("mpi")
-    return float(mark.kwargs.get("timeout", 60)) if mark else 60.0
+    return PATIENCE * float(mark.kwargs.get("timeout", 60) if mark else 60)
 
 
 class Rank:

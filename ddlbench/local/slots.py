@@ -5,9 +5,10 @@ from ddlbench.local.program import SLOT, Place
 from ddlbench.local.ways import Layout
 
 COUNTER_NBYTES = 8
-LINE_NBYTES = 64
-SLOTS_BEGIN = 128
-"""Slots begin two lines after the counter, since a processor may fetch lines in pairs; small ones share its line."""
+LINE_NBYTES = 128
+"""POWER's line, and two of x86-64's, which that fetches in pairs; slots begin a line after the counter."""
+SMALL_NBYTES = 64
+"""Slots that end before this share the counter's line, of any processor."""
 MOST_BANKS = 4
 """How many segments of a round have slots at once."""
 
@@ -35,16 +36,16 @@ class Slots:
             self._room[round_] = end - begin
             end = begin + (end - begin) * self.banks
         self._set_nbytes = end
-        small = COUNTER_NBYTES + end * self.sets <= LINE_NBYTES
-        self._begin = COUNTER_NBYTES if small else SLOTS_BEGIN
+        small = COUNTER_NBYTES + end * self.sets <= SMALL_NBYTES
+        self._begin = COUNTER_NBYTES if small else LINE_NBYTES
         if small:
             return
         self._set_nbytes = whole_lines(end)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the slot with the counter, in whole pairs of lines."""
-        return -(-(self._begin + self._set_nbytes * self.sets) // SLOTS_BEGIN) * SLOTS_BEGIN
+        """Bytes of the slot with the counter, in whole lines."""
+        return whole_lines(self._begin + self._set_nbytes * self.sets)
 
     def place(self, send: Step, segment: int, execution: int) -> Place:
         """Return where a send of a segment lies in the executions that are `execution` modulo `sets`."""
@@ -57,7 +58,7 @@ def _room(of: Exchange, layout: Layout, send: Step) -> int:
     """Return the most bytes that a send takes in any segment; whole lines, unless it is a few bytes."""
     segment = layout.count // layout.segments + (layout.count % layout.segments > 0)
     most = min(segment, segment * send.nchunks // of.chunks + 1) * layout.itemsize
-    return most if most <= LINE_NBYTES // 4 else whole_lines(most)
+    return most if most <= SMALL_NBYTES // 4 else whole_lines(most)
 
 
 def whole_lines(nbytes: int) -> int:

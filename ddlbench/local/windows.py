@@ -64,6 +64,15 @@ class Window:
         """Return where this process finds the part of `rank`."""
         return self._again[rank].address if self._again else -(-self._parts[rank].address // ALIGNMENT) * ALIGNMENT
 
+    def barrier(self, comm: "MPI.Comm") -> None:
+        """Wait for all of `comm`; what each has written to the window until then, all see from then on.
+
+        MPI's own barrier promises that of messages alone, and a processor that orders memory weakly need not do better.
+        """
+        self._window.Sync()
+        comm.Barrier()
+        self._window.Sync()
+
     def free(self) -> None:
         """Give the memory back; collective, and nobody may use it any more."""
         self.own = np.zeros(0, np.uint8)
@@ -162,7 +171,7 @@ class Windows:
             begin = 0
         arena, used = self._arenas[-1], self._used[-1]
         arena.own[begin : begin + most] = 0
-        self._node.Barrier()
+        arena.barrier(self._node)
         used[begin] = begin + most
         return Slot(tuple(start + begin for start in arena.addresses), used, begin)
 
