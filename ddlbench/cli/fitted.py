@@ -63,7 +63,7 @@ def _figures(machine: Machine) -> TextTable:
     rows = []
     for name, figure in machine.figures():
         if figure.low is not None and figure.high is not None:
-            scale, unit = (1e6, "us") if name.endswith(("latency", "overhead")) else (1e-9, "GB/s")
+            scale, unit = (1e6, "us") if name.endswith(("latency", "overhead", "message", "inside")) else (1e-9, "GB/s")
             numbers = (f"{x * scale:.4g}" for x in (figure.value, figure.low, figure.high))
             rows.append((name, *numbers, unit, figure.source.removeprefix("fitted: ").partition(";")[0]))
     return TextTable(("figure", "value", "low", "high", "unit", "from"), frozenset((1, 2, 3)), rows)

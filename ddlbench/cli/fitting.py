@@ -23,6 +23,7 @@ from ddlbench.comm import Communicator
 from ddlbench.cost.described import dumps
 from ddlbench.launch.started import check, launcher
 from ddlbench.links import record
+from ddlbench.links.crowd import shares_processors
 from ddlbench.links.machine import check_shape
 from ddlbench.links.pairs import CLASSES, Places
 from ddlbench.links.survey import Survey, Surveyor, find_places
@@ -60,7 +61,7 @@ def _run(asked: Asked, communicator: Communicator, board: Board) -> None:
     agreed(comm, lambda: check_shape(topology.ranks_per_node))
     begun = time.monotonic()
     places = find_places(communicator, asked.rack)
-    surveyor = Surveyor(communicator, places, partial(_sleeping, comm, board), board)
+    surveyor = Surveyor(communicator, places, partial(sleeping, comm, board), board)
     with ExitStack() as stack:
         begin = _progress(places, stack) if comm.rank == 0 else lambda _: None
         survey = surveyor.run(asked.sizes, asked.seconds, begin)
@@ -73,7 +74,7 @@ def _run(asked: Asked, communicator: Communicator, board: Board) -> None:
         _tell(asked, survey, seen, time.monotonic() - begun)
 
 
-def _sleeping(comm: MPI.Comm, board: Board, members: Collection[int], action: Callable[[], T]) -> T:
+def sleeping(comm: MPI.Comm, board: Board, members: Collection[int], action: Callable[[], T]) -> T:
     """Run `action` on `members`, the others being asleep and watched as such (collective over `comm`)."""
     if comm.rank in members:
         return apart(comm, members, action)
@@ -84,7 +85,12 @@ def _sleeping(comm: MPI.Comm, board: Board, members: Collection[int], action: Ca
 def _progress(places: Places, stack: ExitStack) -> Callable[[str], None]:
     """Return what shows how far the measurement is: a bar on a terminal, else a line now and then."""
     kinds = [kind for kind in CLASSES if places.at_once(kind)]
-    total = len(places.pairs()) + 2 + sum(1 + (len(places.at_once(kind)) > 1) for kind in kinds)
+    total = (
+        len(places.pairs())
+        + 2
+        + shares_processors(places.topology)
+        + sum(1 + (len(places.at_once(kind)) > 1) for kind in kinds)
+    )
     streams = {"out": sys.stdout, "err": sys.stderr}
     bar = RichBar(total, **streams, stack=stack) if sys.stderr.isatty() else PlainBar(total, **streams, noun="steps")
     begun = iter(range(total + 1))

@@ -24,6 +24,8 @@ import click
 @click.option("--fuse", metavar="SIZE", help="Gather the model's tensors into buffers of up to this size.")
 @click.option("-d", "--dtypes", "--datatype", "dtypes", multiple=True, metavar="NAME,…", help="Types (float32).")
 @click.option("--set", "changes", multiple=True, metavar="NAME=FIGURE", help="What if: nic.bandwidth=200gbit.")
+@click.option("--sweep", "swept", metavar="NAME=FIGURE,…", help="What if, curve by curve: nic.bandwidth=25gbit,50gbit.")
+@click.option("--timeline", metavar="FILE", help="One run, message by message: a picture (.svg) or a trace (.json).")
 @click.option("--batch", metavar="N", help="Samples of an iteration on each rank (as the source of its time).")
 @click.option("--forward-ms", metavar="MS", help="Time of the forward pass (a published one).")
 @click.option("--backward-ms", metavar="MS", help="Time of the backward pass (a published one).")
@@ -39,8 +41,10 @@ def command(algorithms: str, **options: object) -> int:
     ddlbench predict all --topology minsky --nodes 64 -b 8 -e 64M -f 4
     ddlbench predict ring,multi-ring:4x8x8 --topology minsky --nodes 64 --sizes 1M,64M
     ddlbench predict --workload resnet50 --fuse 64M --topology minsky --nodes 1,2,4,…,64
+    ddlbench predict all --topology minsky --sizes 64M --sweep nic.bandwidth=25gbit,50gbit,100gbit --out what-if
+    ddlbench predict ring --topology minsky --nodes 2 --sizes 1M --timeline ring.svg
 
-    Nothing runs: every figure follows from the topology file, and docs/prediction.md says how.
+    Nothing runs: every figure follows from the topology file, and docs/model.md says how.
     """  # noqa: D301 - \b is for click
     from ddlbench.cli.ending import on_first_rank
     from ddlbench.cli.predicting import Request, run

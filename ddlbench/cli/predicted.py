@@ -1,5 +1,7 @@
 """What a prediction says: the lines above its tables, and the best algorithm of each size."""
 
+import csv
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +13,9 @@ from ddlbench.cost.network import Placement
 from ddlbench.records import Point, Run
 from ddlbench.report.markup import TextTable
 from ddlbench.report.units import counted, ratio_text, size_text, time_text
+
+LIMITS = ("latency", "bandwidth", "cards", "uplink", "reduction")
+"""The lower bounds, by their names."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,35 @@ def _best(prediction: Prediction, place: Placement, dtype: str, nbytes: int, *, 
     limit = (time_text(bound), ratio_text(best / bound), binding(bounds)) if bound else ("", "", "")
     head = (str(place.nodes), str(place.ranks), *([dtype] if dtypes else []), size_text(nbytes))
     return (*head, _name(first), time_text(best), following, lead, *limit)
+
+
+def limits_table(prediction: Prediction, only: Placement | None = None) -> TextTable:
+    """Return each lower bound of each placement (or `only` one) and size, and which of them binds."""
+    rows = []
+    for place, nbytes in dict.fromkeys((place, nbytes) for place, _, nbytes in prediction.ranked):
+        least = limits(prediction.machine, place, nbytes)
+        if least and only in (None, place):
+            bounds = (time_text(least[name] * 1e6) if name in least else "" for name in LIMITS)
+            rows.append((str(place.nodes), str(place.ranks), size_text(nbytes), *bounds, binding(least)))
+    titles = ("Nodes", "Ranks", "Size", *(name.capitalize() for name in LIMITS), "Binds")
+    notes = ("Each is the least time that one thing alone allows: docs/model.md derives them.",)
+    return TextTable(titles, frozenset(range(len(titles) - 1)), rows, "limits that no algorithm can beat", notes)
+
+
+def limits_csv(prediction: Prediction) -> str:
+    """Return the lower bounds of every point as CSV, in microseconds, beside its predicted time."""
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    head = ("kind", "nodes", "ranks_per_node", "ranks", "dtype", "nbytes", "algorithm", "time_us")
+    lines.writerow((*head, *(f"bound_{name}_us" for name in LIMITS), "bound_us", "binds"))
+    for (place, dtype, nbytes), points in prediction.ranked.items():
+        least = {name: bound * 1e6 for name, bound in limits(prediction.machine, place, nbytes).items()}
+        bounds = [f"{least[name]:.6g}" if name in least else "" for name in LIMITS]
+        greatest = f"{max(least.values()):.6g}" if least else ""
+        for point in points:
+            where = (place.nodes, place.ranks_per_node, place.ranks, dtype, nbytes, point.algorithm)
+            lines.writerow((point.kind, *where, f"{point.model_us or 0.0:.6g}", *bounds, greatest, binding(least)))
+    return text.getvalue()
 
 
 def _name(point: Point) -> str:

@@ -4,10 +4,9 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
-
-import click
 
 from ddlbench import __version__
 from ddlbench.algorithms import available, resolve
@@ -17,8 +16,12 @@ from ddlbench.bench.config import SweepConfig
 from ddlbench.bench.workload import SHIPPED as WORKLOADS
 from ddlbench.cli import outputs
 from ddlbench.cli.counts import counts
-from ddlbench.cli.predicted import Prediction, best_table, header
+from ddlbench.cli.predicted import Prediction, best_table, header, limits_csv, limits_table
+from ddlbench.cli.pricing import priced
+from ddlbench.cli.timelines import Asked, draw
+from ddlbench.cli.timelines import checked as checked_timeline
 from ddlbench.cli.trained import Training, training_csv, training_tables
+from ddlbench.cli.what_if import Outcome, Variant, variants_of, what_if_files, what_if_tables
 from ddlbench.cost import described
 from ddlbench.cost.limits import limits
 from ddlbench.cost.machine import Machine
@@ -42,7 +45,7 @@ MOST_SHOWN = 400
 PROVED_RANKS = 1024
 """Schedules of one's own are proved before they are priced, up to so many ranks."""
 DEFAULT_NODES = 64
-TRAINING_FILE = "training.csv"
+TRAINING_FILE, LIMITS_FILE = "training.csv", "limits.csv"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +66,8 @@ class Request:
     fuse: str | None = None
     dtypes: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
+    swept: str | None = None
+    timeline: str | None = None
     batch: str | None = None
     forward_ms: str | None = None
     backward_ms: str | None = None
@@ -87,15 +92,51 @@ def run(request: Request) -> int:
     placements = [Placement.on(machine, n, r) for n in config.nodes for r in config.ranks_per_node]
     compute = _compute(request, machine, config)
     algorithms = _resolved(request, config, placements)
-    cells = sum(len(config.cells(dtype)) for dtype in config.dtypes)
-    points = _told(_points(machine, config, placements, algorithms), len(algorithms) * cells)
+    follow = None if request.timeline is None else checked_timeline(_asked(request, machine, config, algorithms))
+    variants = [] if request.swept is None else variants_of(machine, request.swept)
+    if variants and request.form != "table":
+        raise UsageError(
+            f"--format {request.form} is of one machine: leave --sweep out, or take the CSV that --out gets"
+        )
+    predictor = Predictor(machine)
+    points = _all(predictor, machine, config, placements, algorithms)
     prediction = Prediction(machine, config, tuple(placements), points)
     training = None if compute is None else Training(prediction, compute, request.ready, overlap=request.overlap)
     record = _record(request, prediction)
     if request.out is not None:
         _store(Path(request.out), record, prediction, training, overwrite=request.overwrite)
     _show(request, record, prediction, training)
+    if follow is not None:
+        _write(f"\n# timeline: {draw(follow)}\n")
+    if variants:
+        _what_if(request, predictor, prediction, variants, compute)
     return 0
+
+
+def _asked(request: Request, machine: Machine, config: SweepConfig, algorithms: "Resolved") -> Asked:
+    """Return what a timeline is asked of."""
+    sizes = [cell.nbytes for dtype in config.dtypes for cell in config.cells(dtype)]
+    return Asked(Path(request.timeline or ""), machine, algorithms, sizes, overwrite=request.overwrite)
+
+
+def _what_if(
+    request: Request, predictor: Predictor, prediction: Prediction, variants: list[Variant], compute: Compute | None
+) -> None:
+    """Price the same on each of the other machines, show what changes, and store it if wanted."""
+    found = []
+    for variant in variants:
+        machine, config = variant.machine, prediction.config
+        placements = [Placement.on(machine, place.nodes, place.ranks_per_node) for place in prediction.placements]
+        algorithms = _resolved(request, config, placements)
+        points = _all(predictor, machine, config, placements, algorithms)
+        other = Prediction(machine, config, tuple(placements), points)
+        trained = None if compute is None else Training(other, compute, request.ready, overlap=request.overlap)
+        found.append(Outcome(variant, other, trained))
+    name = (request.swept or "").partition("=")[0].strip()
+    _write("".join(f"\n{plain(table)}" for table in what_if_tables(name, prediction, found)))
+    if request.out is not None:
+        files = what_if_files(name, prediction, found, Path(request.out))
+        _write(f"\n# what if: {'   '.join(map(str, files))}\n")
 
 
 def _machine(request: Request) -> Machine:
@@ -189,10 +230,9 @@ def _checked(bound: BoundAlgorithm) -> BoundAlgorithm:
 
 
 def _points(
-    machine: Machine, config: SweepConfig, placements: list[Placement], algorithms: Resolved
+    predictor: Predictor, machine: Machine, config: SweepConfig, placements: list[Placement], algorithms: Resolved
 ) -> Iterator[Point]:  # fmt: skip
     """Yield a point for each placement, dtype, size and algorithm, in this order."""
-    predictor = Predictor(machine)
     for placement in placements:
         for dtype in config.dtypes:
             for cell in config.cells(dtype):
@@ -213,26 +253,26 @@ def _points(
                         sync="model",
                         samples_ns=(),
                         bound_us=bound_us if placement.ranks > 1 else None,
-                        **_priced(predictor, algorithms[text, placement], text, placement, cell.nbytes),
+                        **_priced(predictor, machine, algorithms[text, placement], text, placement, cell.nbytes),
                     )
 
 
-def _told(points: Iterator[Point], count: int) -> tuple[Point, ...]:
-    """Return the points, telling a user at a terminal how many of `count` are priced: many sizes take minutes."""
-    if not sys.stderr.isatty():
-        return tuple(points)
-    with click.progressbar(points, length=count, label="pricing", file=sys.stderr) as bar:
-        return tuple(bar)
+def _all(
+    predictor: Predictor, machine: Machine, config: SweepConfig, placements: list[Placement], algorithms: Resolved
+) -> tuple[Point, ...]:  # fmt: skip
+    """Return all points, placement by placement."""
+    parts = [partial(_points, predictor, machine, config, [placement], algorithms) for placement in placements]
+    return priced(parts, len(algorithms) * sum(len(config.cells(dtype)) for dtype in config.dtypes))
 
 
 def _priced(
-    predictor: Predictor, bound: BoundAlgorithm | str, text: str, placement: Placement, nbytes: int
+    predictor: Predictor, machine: Machine, bound: BoundAlgorithm | str, text: str, placement: Placement, nbytes: int
 ) -> dict[str, Any]:  # fmt: skip
     """Return what of a point says how it was priced."""
     if isinstance(bound, str):
         return {"algorithm": text, "transport": "", "status": "skipped", "reason": bound}
     try:
-        priced = predictor.price(bound, placement, nbytes)
+        priced = predictor.price(bound, placement, nbytes, machine)
     except UsageError as error:
         return {"algorithm": bound.name, "transport": "", "status": "skipped", "reason": str(error)}
     reason = f"chose {priced.chosen}" if bound.explore else ""
@@ -269,6 +309,7 @@ def _store(place: Path, record: Run, prediction: Prediction, training: Training 
             store.append(point)
         store.finish()
     outputs.write(place)
+    write_atomically(place / LIMITS_FILE, limits_csv(prediction))
     if training is not None:
         write_atomically(place / TRAINING_FILE, training_csv(training))
 
@@ -280,7 +321,11 @@ def _show(request: Request, record: Run, prediction: Prediction, training: Train
     _write("".join(f"# {line}\n" for line in header(record, prediction)))
     tables = list(results_tables(Loaded(record, prediction.points, []))) if _few(prediction, training) else []
     largest = None if training is None else max(prediction.placements, key=lambda place: place.ranks)
-    tables += [best_table(prediction, largest), *(training_tables(training) if training is not None else ())]
+    tables += [
+        best_table(prediction, largest),
+        limits_table(prediction, largest),
+        *(training_tables(training) if training is not None else ()),
+    ]
     _write("".join(f"\n{plain(table)}" for table in tables))
     if request.out is not None:
         _write(

@@ -83,7 +83,8 @@ class Nic:
 
     `both_ways` None means twice the bandwidth. `per_rank` is the most that one rank drives. Ranks use the cards in
     blocks: of 4 ranks and 2 cards, the first two use the first. Where messages are spread over cards, describe them as
-    one.
+    one. A shaped link lets `burst` bytes pass at the rate `peak` before its bandwidth holds, each way (a token bucket,
+    which fills again at the bandwidth); both or neither.
     """
 
     latency: Figure = field(metadata=SECONDS)
@@ -91,6 +92,8 @@ class Nic:
     count: Figure = field(metadata=COUNT)
     both_ways: Figure | None = field(default=None, metadata=SPEED)
     per_rank: Figure | None = field(default=None, metadata=SPEED)
+    burst: Figure | None = field(default=None, metadata=NBYTES)
+    peak: Figure | None = field(default=None, metadata=SPEED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +104,33 @@ class Rack:
     uplink: Figure = field(metadata=SPEED)
 
 
-SECTIONS: dict[str, type] = {"shape": Shape, "rank": Rank, "island": Link, "node": Link, "nic": Nic, "rack": Rack}
+@dataclass(frozen=True, kw_only=True)
+class Processors:
+    """The processors that all nodes share where they are one machine, as in a virtual cluster; nowhere else.
+
+    `count` of them carry all messages; one between nodes keeps one of them busy for `message`, one inside a node for
+    `inside` (as long when None). Both are part of the links' latencies. While all nodes are at work, one that sends
+    `large` bytes or more at once to others gets no more than `one_way` a second, and where they send to it as well
+    `both_ways`, both directions together; as much as the cards carry when None.
+    """
+
+    count: Figure = field(metadata=COUNT)
+    message: Figure = field(metadata=SECONDS)
+    inside: Figure | None = field(default=None, metadata=SECONDS)
+    large: Figure | None = field(default=None, metadata=NBYTES)
+    one_way: Figure | None = field(default=None, metadata=SPEED)
+    both_ways: Figure | None = field(default=None, metadata=SPEED)
+
+
+SECTIONS: dict[str, type] = {
+    "shape": Shape,
+    "rank": Rank,
+    "island": Link,
+    "node": Link,
+    "nic": Nic,
+    "rack": Rack,
+    "processors": Processors,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +148,7 @@ class Machine:
     node: Link | None = None
     nic: Nic | None = None
     rack: Rack | None = None
+    processors: Processors | None = None
     device: str = ""
 
     def __post_init__(self) -> None:
@@ -136,6 +166,8 @@ class Machine:
                 f"{self.islands_per_node} islands"
             )
         self._check_overhead()
+        if self.nic is not None and (self.nic.burst is None) != (self.nic.peak is None):
+            raise UsageError("nic.burst and nic.peak say together what passes a shaped link at which rate: give both")
 
     def _check_section(self, section: str, needed: bool) -> None:
         if needed and getattr(self, section) is None:

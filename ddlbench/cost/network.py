@@ -15,6 +15,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from ddlbench.cost.buckets import Buckets
 from ddlbench.cost.machine import Link, Machine
 from ddlbench.errors import UsageError
 from ddlbench.schedule.grid import Grid
@@ -36,7 +37,8 @@ class Placement:
     """Ranks on the nodes of a machine, in order: `ranks_per_node` on each of `nodes`.
 
     `islands` are the islands of a full node of `devices` ranks, `rack` the nodes of a rack (0: all in one), `cards` the
-    network cards of a node. Ranks take the devices of a node from the first on.
+    network cards of a node. Ranks take the devices of a node from the first on. `together` says that all nodes share
+    processors.
     """
 
     nodes: int
@@ -45,6 +47,7 @@ class Placement:
     islands: int = 1
     rack: int = 0
     cards: int = 1
+    together: bool = False
 
     @classmethod
     def on(cls, machine: Machine, nodes: int, ranks_per_node: int | None = None) -> "Placement":
@@ -57,7 +60,8 @@ class Placement:
             if not 1 <= wanted <= there:
                 raise UsageError(f"{wanted} {what}: the machine {machine.name!r} has {there} {what}")
         cards = int(machine.nic.count.value) if machine.nic else 1
-        return cls(nodes, ranks, machine.ranks_per_node, machine.islands_per_node, machine.nodes_per_rack, cards)
+        inside = (machine.islands_per_node, machine.nodes_per_rack, cards)
+        return cls(nodes, ranks, machine.ranks_per_node, *inside, together=machine.processors is not None)
 
     @property
     def ranks(self) -> int:
@@ -171,6 +175,22 @@ class Resources:
         for (first, kind), (last, _) in pairwise(starts):
             found[first:last] = self._carried(kind, machine)
         return found
+
+    def buckets(self, machine: Machine) -> Buckets | None:
+        """Return the token buckets of the network cards, each way; None where they let no burst pass.
+
+        What limits a card's both ways together, and a rank's share of it, lets as much pass.
+        """
+        nic = machine.nic
+        if nic is None or nic.burst is None or nic.peak is None:
+            return None
+        burst, peak = np.zeros(self._offsets["end"]), np.full(self._offsets["end"], np.inf)
+        starts = sorted((at, kind) for kind, at in self._offsets.items())
+        for (first, kind), (last, _) in pairwise(starts):
+            ways = {"card out": 1, "card in": 1, "card both": 2, "rank out": 1, "rank in": 1}.get(kind, 0)
+            if ways and np.isfinite(carried := self._carried(kind, machine)):
+                burst[first:last], peak[first:last] = ways * nic.burst.value, max(ways * nic.peak.value, carried)
+        return Buckets.empty(burst, peak)
 
     def _carried(self, kind: str, machine: Machine) -> float:
         what, side = kind.split()

@@ -155,6 +155,8 @@ def _check_rows(algorithm: BoundAlgorithm) -> None:
 def _candidates(placement: Placement) -> Iterator[int]:
     """Yield the numbers of ranks that the machine itself allows to stand for all, fewest first."""
     x = placement.ranks_per_node
+    if placement.together:
+        return  # messages of all ranks wait for the same processors
     if placement.nodes == 1:
         # Island by island the ranks of a node are alike, if all islands are full.
         per_island = placement.devices // placement.islands

@@ -8,17 +8,18 @@ goes on to the next tick when all is done. Ranks are in step only as far as mess
     it arrives              after the latency, and when its bytes are through what it shares with others of the tick
     a rank's tick ends      when its arrivals are added one after the other, and its sends are done
 
-docs/prediction.md derives closed forms from this and says what is not in it.
+docs/model.md derives closed forms from this and says what is not in it.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, groupby
 
 import numpy as np
 
 from ddlbench.cost.machine import Machine
 from ddlbench.cost.network import Floats, Placement, latencies
+from ddlbench.cost.processors import processors_of
 from ddlbench.cost.rounds import Messages, Program, prepare
 from ddlbench.cost.sharing import Sharing, Underway
 from ddlbench.schedule.algorithm import BoundAlgorithm
@@ -28,6 +29,8 @@ from ddlbench.schedule.segments import segments_for
 
 STEADY = 1e-12
 """Ranks' progress in a tick that differs by less than this share of the time so far is the same."""
+REPEATS = 4
+"""Where links let a burst pass, the time is that of so many runs' last: the first ones find other buckets."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +75,23 @@ def seconds(
     """
     cut = segments_of(program, nbytes) if segments is None else segments
     price = _Price(program, machine, nbytes / cut / program.chunks)
-    ready = np.zeros(program.period)
+    if not price.shaped:
+        return _once(price, program, cut, 0.0, watch)
+    for begin in accumulate(range(REPEATS - 1), lambda begin, _: _next(price, program, cut, begin), initial=0.0):
+        last = begin
+    return _once(price, program, cut, last, watch) - last
+
+
+def _next(price: "_Price", program: Program, cut: int, begin: float) -> float:
+    """Return when the next run begins after one at `begin`: behind a barrier."""
+    return _once(price, program, cut, begin, None) + price.barrier(program.placement.ranks)
+
+
+def _once(price: "_Price", program: Program, segments: int, begin: float, watch: Watch | None) -> float:
+    """Return when all ranks are done that begin at `begin`."""
+    ready = np.full(program.period, begin)
     number = 0
-    for kinds, run in groupby(_under_way(program, cut)):
+    for kinds, run in groupby(_under_way(program, segments)):
         ticks = sum(1 for _ in run)
         ready = _repeated(price, program.tick(kinds), ready, number, ticks, watch)
         number += ticks
@@ -104,7 +121,7 @@ def _repeated(
         ready = price.tick(*tick, begun, number + done, watch)
         gained = ready - begun
         last, steady = float(gained.max()), np.ptp(gained) <= STEADY * ready.max()
-        if watch is None and steady and (price.settled or abs(last - before) <= STEADY * ready.max()):
+        if watch is None and steady and price.repeats(abs(last - before) <= STEADY * ready.max()):
             rest = last * (ticks - done - 1)
             price.pass_over(rest)
             return np.asarray(ready + rest)
@@ -124,11 +141,24 @@ class _Price:
         self._add = nbytes / machine.rank.reduction.value
         self._shared = program.resources.shared(self._capacity)
         self._underway = Underway.nothing()
+        self._buckets = program.resources.buckets(machine)
+        self._processors, self._placement = processors_of(machine), program.placement
+
+    def repeats(self, again: bool) -> bool:
+        """Say whether a tick alike takes the same again: nothing under way meets it, or it just took as long as before.
+
+        Where links let a burst pass, none can be taken for another.
+        """
+        return not self.shaped and (again or not len(self._underway.end))
 
     @property
-    def settled(self) -> bool:
-        """Whether nothing is under way that other messages may meet."""
-        return not len(self._underway.end)
+    def shaped(self) -> bool:
+        """Whether links let a burst pass: then a tick depends on those before it, and a run on the one before."""
+        return self._buckets is not None
+
+    def barrier(self, ranks: int) -> float:
+        """Return the seconds from the end of a run to the start of the next one: a barrier's rounds."""
+        return (ranks - 1).bit_length() * (float(self._latency.max()) + 2 * self._overhead)
 
     def pass_over(self, seconds: float) -> None:
         """Let what is under way be so many seconds later: ticks were counted and not gone through."""
@@ -146,7 +176,11 @@ class _Price:
         short = nbytes <= self._eager
         left = np.where(short, posted, np.maximum(posted, ready[messages.target]))
         begins: Floats = np.add(left, self._latency[messages.level], dtype=np.float64)
-        arrived = sharing.finish(begins, nbytes, self._capacity, self._underway)
+        if self._processors is not None:
+            begins += self._processors.waits(left, messages.level)
+            ends = (messages.source, messages.target, messages.level)
+            nbytes = nbytes * self._processors.stretch(nbytes, *ends, self._placement)
+        arrived = sharing.finish(begins, nbytes, self._capacity, self._underway, self._buckets)
         sent = np.where(short, posted, arrived)
         own = ready + self._overhead * np.bincount(messages.source, minlength=ranks)
         ended = self._taken(messages, ~messages.late, arrived, own)

@@ -55,12 +55,14 @@ class Estimate:
 class Line:
     """A fitted line: seconds at nothing, seconds for each unit of x, and what passes before the slope holds.
 
-    `amounts` and `samples` are how many different x and how many times it rests on.
+    What passes does so at `peak` units a second (0 where nothing passes). `amounts` and `samples` are how many
+    different x and how many times it rests on.
     """
 
     start: Estimate
     slope: Estimate
     burst: float = 0.0
+    peak: float = 0.0
     amounts: int = 0
     samples: int = 0
 
@@ -82,7 +84,8 @@ def fitted(curves: Sequence[Curve], *, shaped: bool = False, resamples: int | No
     drawn = _bootstrap(groups, best, RESAMPLES if resamples is None else resamples)
     start, slope = (_estimate(value, [row[at] for row in drawn]) for at, value in enumerate(best[:2]))
     samples = sum(len(times) for group in groups for _, times in group)
-    return Line(start, slope, float(best[3]) if len(best) > 2 else 0.0, len(amounts), samples)
+    burst, peak = (float(best[3]), 1 / float(best[2])) if len(best) > 2 else (0.0, 0.0)
+    return Line(start, slope, burst, peak, len(amounts), samples)
 
 
 def _grouped(curve: Curve) -> Group:

@@ -1,11 +1,13 @@
 """A survey as a topology: each figure fitted, with its interval and what it rests on."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
 
-from ddlbench.cost.machine import Figure, Link, Machine, Nic, Rack, Rank, Shape
+from ddlbench.cost.machine import Figure, Link, Machine, Nic, Processors, Rack, Rank, Shape
 from ddlbench.errors import UsageError
-from ddlbench.links.fit import Estimate, Line, fitted
+from ddlbench.links.crowd import Crowd
+from ddlbench.links.fit import LEAST_AMOUNTS, Estimate, Line, fitted, typical
 from ddlbench.links.judge import Slow
 from ddlbench.links.survey import Survey
 from ddlbench.links.timing import Curve
@@ -13,11 +15,16 @@ from ddlbench.links.timing import Curve
 HALF = 0.499
 """Of a latency both sides' overheads are a part: a little less than a half is left for each, whatever is rounded."""
 METHOD = "95 % interval by bootstrap"
+STRETCH = 1.2
+"""Messages are large for a shared machine when they take so many times what the card needs for their bytes."""
 
 
 @dataclass(frozen=True)
 class Fits:
-    """The lines of a survey by the class of link; `left_out` are the pairs of slow nodes, which no line rests on."""
+    """The lines of a survey by the class of link; `left_out` are the pairs of slow nodes, which no line rests on.
+
+    `awake` are the lines of small messages while every rank is awake, by class; none where nodes share no processors.
+    """
 
     pings: Mapping[str, Line]
     pairs: Mapping[str, int]
@@ -27,6 +34,7 @@ class Fits:
     shared_both: Mapping[str, Line]
     reduction: Line
     left_out: int
+    awake: Mapping[str, Line] = field(default_factory=dict)
 
 
 def check_shape(ranks_per_node: Collection[int]) -> None:
@@ -51,8 +59,19 @@ def fit(survey: Survey, slow: Collection[Slow]) -> Fits:
         bursts={kind: fitted([curve]) for kind, curve in survey.bursts.items()},
         reduction=fitted(survey.reductions),
         left_out=len(survey.pings) - sum(map(len, kept.values())),
+        awake=_awake(survey.crowd),
         **fits,
     )
+
+
+def _awake(crowd: Crowd | None) -> dict[str, Line]:
+    """Return the lines of small messages with every rank awake, as far as enough of them are under way at once."""
+    curves = {} if crowd is None else {"nic": crowd.between, "node": crowd.inside}
+    return {
+        kind: fitted([curve])
+        for kind, curve in curves.items()
+        if curve is not None and len(set(curve.x)) >= LEAST_AMOUNTS
+    }
 
 
 def _kept(survey: Survey, slow: Collection[int | None]) -> dict[str, list[Curve]]:
@@ -83,7 +102,64 @@ def described(survey: Survey, fits: Fits, name: str, summary: str) -> Machine:
         node=_inside(fits, "node") if "node" in fits.pings else None,
         nic=_nic(fits) if "nic" in fits.pings else None,
         rack=_rack(fits) if "rack" in fits.pings else None,
+        processors=_processors(survey.crowd, fits) if "nic" in fits.awake else None,
     )
+
+
+def _processors(crowd: Crowd | None, fits: Fits) -> Processors | None:
+    """Return what messages cost the processors that all nodes share, and what large ones get of their cards."""
+    if crowd is None:
+        return None
+    busy = {kind: _figure(line.slope, _at_once(line)) for kind, line in fits.awake.items()}
+    rate = 1 / fits.pings["nic"].slope.value
+    return Processors(
+        count=Figure(crowd.processors, "what all ranks may use together"),
+        message=busy["nic"],
+        inside=busy.get("node"),
+        **large_from(crowd.around, crowd.exchange, rate, _latency_of_all(crowd, fits.awake["nic"])),
+    )
+
+
+def _latency_of_all(crowd: Crowd, line: Line) -> float:
+    """Return what small messages take when all that were tried are under way at once."""
+    return line.start.value + line.slope.value * max(crowd.between.x)
+
+
+def _at_once(line: Line) -> str:
+    return f"fitted: 8 B from more and more ranks at once, all awake, {line.samples} samples; {METHOD}"
+
+
+def large_from(around: Curve, exchange: Curve, rate: float, latency: float) -> dict[str, Figure]:
+    """Return from what size on messages take longer than `rate` says, with all nodes at work, and what they get then.
+
+    Of each time the `latency` is no part of what their bytes take.
+
+    Bytes a second of a node: one way, when all send around; both ways together, when they exchange in pairs. The
+    intervals are the sizes' range. Nothing where even the largest size is as fast as it should be.
+    """
+    sent, exchanged = _stretches(around, rate, latency), _stretches(exchange, rate, latency)
+    both = [x for x in exchanged if x in sent]
+    fine = [x for x in both if max(sent[x], exchanged[x]) <= STRETCH]
+    large = [x for x in both if x > max(fine, default=0.0)]
+    if not large:
+        return {}
+    return {
+        "large": Figure(large[0], f"fitted: from here on, {STRETCH} times what the card needs for the bytes or more"),
+        "one_way": _figure(_gets([sent[x] for x in large], rate), "fitted: each node sends to the next, from there on"),
+        "both_ways": _figure(_gets([exchanged[x] for x in large], 2 * rate), "fitted: nodes exchange, from there on"),
+    }
+
+
+def _gets(stretches: Sequence[float], rate: float) -> Estimate:
+    """Return what is left of a rate, the median over sizes with their range."""
+    found = [rate / max(1.0, stretch) for stretch in stretches]
+    return Estimate(median(found), min(found), max(found))
+
+
+def _stretches(curve: Curve, rate: float, latency: float) -> dict[float, float]:
+    """Return how many times what its bytes need each size takes."""
+    pairs = zip(curve.x, curve.samples, strict=True)
+    return {x: max(typical(times) - latency, 0.0) * rate / x for x, times in pairs}
 
 
 def _shape(survey: Survey) -> Shape:
@@ -106,7 +182,8 @@ def _rank(survey: Survey, fits: Fits) -> Rank:
 def _overhead(fits: Fits) -> Figure:
     """Return what a message costs a rank: the least of all classes, and less than half of any latency."""
     kind = min(fits.bursts, key=lambda kind: fits.bursts[kind].slope.value)
-    found, most = fits.bursts[kind].slope, HALF * min(line.start.value for line in fits.pings.values())
+    lines = [*fits.pings.values(), *fits.awake.values()]
+    found, most = fits.bursts[kind].slope, HALF * min(line.start.value for line in lines)
     capped = "" if found.value <= most else ", held to half of the least latency"
     source = f"fitted: up to 16 messages of 8 B at once to one rank ({kind}){capped}; {METHOD}"
     return _figure(Estimate(*(min(x, most) for x in (found.value, found.low, found.high))), source)
@@ -134,7 +211,17 @@ def _nic(fits: Fits) -> Nic:
         count=Figure(1, "all cards of a node as one"),
         both_ways=_rate(both, "both ways at once"),
         per_rank=alone if held else None,
+        burst=_burst(fits.pings["nic"]),
+        peak=_peak(fits.pings["nic"]),
     )
+
+
+def _burst(line: Line) -> Figure | None:
+    return Figure(float(f"{line.burst:.6g}"), "fitted: where the ping-pong's line bends") if line.burst else None
+
+
+def _peak(line: Line) -> Figure | None:
+    return Figure(float(f"{line.peak:.6g}"), "fitted: the ping-pong's line before it bends") if line.burst else None
 
 
 def _less(a: Figure, b: Figure) -> bool:
@@ -149,6 +236,9 @@ def _rack(fits: Fits) -> Rack:
 
 
 def _latency(fits: Fits, kind: str) -> Figure:
+    if kind in fits.awake:
+        awake = fits.awake[kind]
+        return _figure(awake.start, f"fitted: 8 B, every rank awake, {awake.samples} samples; {METHOD}")
     return _figure(fits.pings[kind].start, f"fitted: half a ping-pong at 0 B, {_basis(fits, kind)}")
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ddlbench.bench.agreement import agreed
-from ddlbench.links import timing
+from ddlbench.links import crowd, timing
+from ddlbench.links.crowd import Crowd
 from ddlbench.links.judge import Measured, measured, slow_nodes, suspects
 from ddlbench.links.pairs import CLASSES, Pair, Places, islands_of
 from ddlbench.links.timing import Channel, Curve, merged
@@ -43,6 +44,8 @@ class Survey:
         of all pairs of a class that share an island, a node, two nodes or two racks, at once; one way and both ways
     reductions
         of each rank
+    crowd
+        with every rank awake, where all nodes share one machine's processors
     """
 
     places: Places
@@ -52,6 +55,7 @@ class Survey:
     shared: Mapping[str, Curve] = field(default_factory=dict)
     shared_both: Mapping[str, Curve] = field(default_factory=dict)
     reductions: Sequence[Curve] = ()
+    crowd: Crowd | None = None
 
     def measured(self) -> list[Measured]:
         """Return each pair's link, as its least times show it."""
@@ -95,17 +99,21 @@ class Surveyor:
         """
         rounds = self._places.pairs()
         share = seconds * PAIRS_SHARE / len(rounds)
-        survey = Survey(self._places, self._pings(rounds, sizes, share, begin))
+        survey = Survey(self._places, self.pings(rounds, sizes, share, begin))
         again = self._places.apart(self.on_first(lambda: suspects(survey.measured(), self._places.compared)))
         if again:
             share = min(share, seconds * AGAIN_SHARE / len(again))
-            more = self._pings(again, sizes, share, lambda text: begin(f"{text} again"))
+            more = self.pings(again, sizes, share, lambda text: begin(f"{text} again"))
             pings = {pair: merged(curve, more[pair]) if pair in more else curve for pair, curve in survey.pings.items()}
             survey = replace(survey, pings=pings)
         begin("the reduction")
         survey = replace(survey, reductions=self._all.comm.gather(timing.reduction()) or [])
         avoid = self.on_first(lambda: [slow.node for slow in slow_nodes(survey.measured(), self._places.compared)])
-        return self._together(survey, sizes, avoid, seconds * TOGETHER_SHARE, begin)
+        survey = self._together(survey, sizes, avoid, seconds * TOGETHER_SHARE, begin)
+        if avoid or not crowd.shares_processors(self._places.topology):
+            return survey
+        begin("all ranks awake")
+        return replace(survey, crowd=crowd.measure(self._all, self._board))
 
     def on_first(self, action: Callable[[], T]) -> T:
         """Run `action` on rank 0 while the others sleep; return its value, or raise its `AgreedError`, on all."""
@@ -113,10 +121,10 @@ class Surveyor:
 
         return self._apart([0], lambda: agreed(MPI.COMM_SELF, action))
 
-    def _pings(
+    def pings(
         self, rounds: Sequence[Sequence[Pair]], sizes: Sequence[int], seconds: float, begin: Callable[[str], None]
     ) -> dict[Pair, Curve]:
-        """Measure pairs by rounds, each in about `seconds`; return all curves on rank 0, else the own ones."""
+        """Measure pairs by rounds, each in about `seconds`; return all curves on rank 0, else those this rank began."""
         own = {}
         for pairs in rounds:
             begin(" and ".join(f"ranks {a}-{b}" for a, b in pairs[:2]) + (" …" if len(pairs) > 2 else ""))

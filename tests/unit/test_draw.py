@@ -31,6 +31,8 @@ MADE_BY = {
     "double-binary-tree-8.svg": ["double-binary-tree", "--ranks", "8"],
     "halving-doubling-8.svg": ["halving-doubling", "--ranks", "8"],
 }
+ON_MINSKY = ["--topology", "minsky", "--nodes", "8", "--ranks-per-node", "1", "--sizes", "1M"]
+PREDICTED = {"timeline-ring.svg": ["ring", *ON_MINSKY]}
 NAMES = [algorithm.name for algorithm in available()]
 TEXTS = [*NAMES, "multi-ring:3", "hierarchical:across=double-binary-tree", "parameter-server:3"]
 GRIDS = [Grid((2,)), Grid((5,)), Grid((8,)), Grid((2, 3)), Grid((4, 2))]
@@ -270,8 +272,16 @@ def test_the_pictures_in_the_docs_are_what_the_command_makes(name, tmp_path, cap
     assert made.read_text() == (PICTURES / name).read_text(), f"ddlbench show {' '.join(MADE_BY[name])} --svg FILE"
 
 
+@pytest.mark.parametrize("name", sorted(PREDICTED))
+def test_the_timelines_in_the_docs_are_what_the_command_makes(name, tmp_path):
+    made = tmp_path / name
+    assert main(["predict", *PREDICTED[name], "--timeline", str(made)]) == 0
+    words = " ".join(PREDICTED[name])
+    assert made.read_text() == (PICTURES / name).read_text(), f"ddlbench predict {words} --timeline FILE"
+
+
 def test_every_picture_in_the_docs_is_made_by_a_command():
-    assert {path.name for path in PICTURES.glob("*.svg")} == set(MADE_BY)
+    assert {path.name for path in PICTURES.glob("*.svg")} == {*MADE_BY, *PREDICTED}
 
 
 @pytest.mark.parametrize("grid", GRIDS, ids=str)

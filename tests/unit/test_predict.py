@@ -233,3 +233,40 @@ def test_the_papers_figure_stands_beside_the_models(capsys):
     assert row.count(" %") == 1
     assert "PowerAI DDL, 256 GPUs: 95 % reported" in out
     assert "source C of compute_times.tsv" in out
+
+
+def test_every_limit_of_every_point_is_told_with_the_one_that_binds(capsys, topology, tmp_path):
+    place = tmp_path / "run"
+    options = ("--topology", topology, "--nodes", "1,4", "--sizes", "8,8M", "--out", str(place))
+    out = predict(capsys, "ring,direct", *options).out
+    table = out[out.index("# limits that no algorithm can beat") :].splitlines()
+    assert table[1].split() == [
+        "Nodes",
+        "Ranks",
+        "Size",
+        "Latency",
+        "Bandwidth",
+        "Cards",
+        "Uplink",
+        "Reduction",
+        "Binds",
+    ]
+    rows = list(csv.DictReader(io.StringIO((place / "limits.csv").read_text())))
+    assert len(rows) == 2 * 2 * 2
+    (ring,) = [r for r in rows if (r["nodes"], r["nbytes"], r["algorithm"]) == ("4", str(8 << 20), "ring")]
+    n = 8 << 20
+    assert float(ring["bound_cards_us"]) == pytest.approx(1e6 * 1.5 * n / 1e9, rel=1e-5)
+    assert float(ring["bound_bandwidth_us"]) == pytest.approx(1e6 * 14 / 8 * n / 2e9, rel=1e-5)
+    assert float(ring["bound_reduction_us"]) == pytest.approx(1e6 * 7 / 8 * n / 1e10, rel=1e-5)
+    assert float(ring["bound_latency_us"]) == pytest.approx(10, rel=1e-5)
+    assert (ring["binds"], ring["bound_us"], ring["bound_uplink_us"]) == ("cards", ring["bound_cards_us"], "")
+    assert all(float(r["time_us"]) >= float(r["bound_us"]) for r in rows)
+    assert [r["bound_cards_us"] for r in rows if r["nodes"] == "1"] == [""] * 4
+
+
+def test_many_points_priced_by_several_processes_are_those_of_one(capsys, topology, monkeypatch):
+    words = ("ring,swing", "--topology", topology, "--nodes", "1..8", "--sizes", "8,1M", "--format", "csv")
+    alone = predict(capsys, *words).out
+    monkeypatch.setattr("ddlbench.cli.pricing.FEW", 1)
+    monkeypatch.setattr("ddlbench.cli.pricing.os.sched_getaffinity", lambda _: {0, 1})
+    assert predict(capsys, *words).out == alone

@@ -1,0 +1,68 @@
+"""Processors that all nodes share, as those of a virtual cluster: messages that leave together wait for each other."""
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddlbench.cost.machine import Machine
+from ddlbench.cost.network import ISLAND, LEVELS, NIC, NODE, Floats, Placement
+from ddlbench.schedule.move import Ints
+
+
+@dataclass(frozen=True)
+class Processors:
+    """So many processors, and the seconds that a message keeps one of them busy, by the level at which ranks meet.
+
+    From `large` bytes on that a node sends at once, bytes count for more: `one_way` times as much, `both_ways` where
+    the receiver sends to the sender's node as well.
+    """
+
+    count: int
+    busy: Floats
+    large: float = np.inf
+    one_way: float = 1.0
+    both_ways: float = 1.0
+
+    def stretch(self, nbytes: Floats, source: Ints, target: Ints, level: Ints, placement: Placement) -> Floats:
+        """Return how many times as long the bytes of messages take that leave together."""
+        out = level >= NIC
+        sender, receiver = placement.node_of(source), placement.node_of(target)
+        sent = np.bincount(sender, np.where(out, nbytes, 0.0), placement.nodes)
+        ways = sender * placement.nodes + receiver
+        mutual = np.isin(receiver * placement.nodes + sender, ways[out])
+        factor = np.where(mutual, self.both_ways, self.one_way)
+        return np.where(out & (sent[sender] >= self.large), factor, 1.0)
+
+    def waits(self, left: Floats, level: Ints) -> Floats:
+        """Return the seconds that each message waits for a processor: they are taken in the order in which they left.
+
+        A message alone waits for none: what it keeps a processor busy is part of the link's latency.
+        """
+        waits = np.zeros(len(left))
+        if len(left) <= self.count:
+            return waits
+        free = [-np.inf] * self.count
+        order: Iterable[int] = np.argsort(left, kind="stable").tolist()
+        for at in order:
+            begins = max(float(left[at]), heapq.heappop(free))
+            waits[at] = begins - left[at]
+            heapq.heappush(free, begins + float(self.busy[level[at]]))
+        return waits
+
+
+def processors_of(machine: Machine) -> Processors | None:
+    """Return the processors that the nodes of `machine` share; None where each has its own."""
+    part = machine.processors
+    if part is None:
+        return None
+    inside = part.message if part.inside is None else part.inside
+    busy = np.full(len(LEVELS), part.message.value)
+    busy[[ISLAND, NODE]] = inside.value
+    if part.large is None or machine.nic is None:
+        return Processors(int(part.count.value), busy)
+    rate = machine.nic.bandwidth.value
+    one_way = max(1.0, rate / part.one_way.value) if part.one_way else 1.0
+    both_ways = max(1.0, 2 * rate / part.both_ways.value) if part.both_ways else one_way
+    return Processors(int(part.count.value), busy, part.large.value, one_way, both_ways)
