@@ -16,7 +16,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 	@echo
 	@echo 'NP=4             ranks (2; in a job of SLURM, LSF or PBS all its slots)'
 	@echo 'MPI=system       the MPI whose mpicc is on PATH, or MPICC=/path/to/mpicc (the default where there is one)'
@@ -119,7 +119,7 @@ $(VENV)/.stamp-mpi: $(VENV)/.made-for
 	@touch '$@'
 endif
 
-$(VENV)/.stamp-extensions: $(VENV)/.stamp-mpi setup.py $(wildcard pyx/*)
+$(VENV)/.stamp-extensions: $(VENV)/.stamp-mpi setup.py $(wildcard pyx/* cuda/*)
 	$(call step,compiling the extensions,MPICC='$(USE_MPICC)' '$(VENV)/bin/python' setup.py build_ext --inplace)
 	$(call step,checking that mpi4py uses the same MPI (if not$(comma) it is compiled: minutes),\
 	  $(same_mpi) || { $(mpi4py_build) --force-reinstall --no-deps --no-binary mpi4py 'mpi4py>=4.0' && $(same_mpi); })
@@ -184,6 +184,15 @@ bench-fast: $(VENV)/.stamp-package  ## against the fastest MPI library, memory, 
 	'$(VENV)/bin/python' -I -m ddlbench.peers --fast --ranks 2 --passes 3 --config configs/sweeps/fast.toml \
 	  --out reports/fast --launcher '$(MPIRUN)' --venv '$(abspath $(VENV))' $(ARGS)
 
+bench-model: $(VENV)/.stamp-package  ## predictions against measurements on virtual clusters, links fitted there, into reports/model
+	'$(VENV)/bin/python' -I -m ddlbench.model --out reports/model $(ARGS)
+
+bench-accept: $(VENV)/.stamp-package  ## does ddlbench accept name the right node? faults planted in the lab, into reports/accept
+	'$(VENV)/bin/python' tests/accept/trials.py --out reports/accept $(ARGS)
+
+gpu-check: $(VENV)/.stamp-package $(VENV)/.stamp-test  ## what this machine's GPUs show of the GPU path, under 6 minutes, into reports/gpu
+	@'$(VENV)/bin/python' tests/cuda/gpu_check.py --out reports/gpu --launcher '$(MPIRUN)' $(ARGS)
+
 report: $(VENV)/.stamp-package  ## write the reports of OUT again, from what its run stored
 	'$(VENV)/bin/ddlbench' report '$(OUT)' $(ARGS)
 
@@ -209,6 +218,22 @@ test-slurm: $(VENV)/.stamp-package $(VENV)/.stamp-test  ## a real SLURM on four 
 	  { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends -y \
 	    $(SLURM_PACKAGES); } >>$(LOG) 2>&1 || { tail -n 20 $(LOG); exit 1; } >&2; }
 	'$(VENV)/bin/python' -m pytest tests/slurm $(ARGS)
+
+POWER8_PACKAGES := qemu-user-static mmdebstrap
+test-power8:  ## build and test on ppc64le, emulated by QEMU, in a Debian system of its own; as root, on Debian installs both
+	@for program in qemu-ppc64le-static mmdebstrap; do command -v $$program >/dev/null || missing=yes; done; \
+	[ -z "$$missing" ] || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || { \
+	  echo 'set-up: installing $(POWER8_PACKAGES)'; mkdir -p build; \
+	  { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends -y \
+	    $(POWER8_PACKAGES); } >>$(LOG) 2>&1 || { tail -n 20 $(LOG); exit 1; } >&2; }
+	@'$(PYTHON)' tests/power8/run.py $(ARGS)
+
+# Devices that the nvcc at hand may no longer know: by NVRTC of CUDA 12, since the wheels of PyPI hold no nvcc.
+CUDA_12 := $(foreach part,nvrtc nvcc runtime cccl,'nvidia-cuda-$(part)-cu12==12.9.*')
+test-cuda-old: $(VENV)/.stamp-package $(VENV)/.stamp-test  ## CUDA kernels compiled for P100 and V100, and emulated under sanitizers
+	@[ -d build/cuda12/nvidia ] || { echo 'set-up: installing the compiler of CUDA 12 from PyPI'; mkdir -p build; \
+	  $(pip) --no-deps --target build/cuda12 $(CUDA_12) >>$(LOG) 2>&1 || { rm -rf build/cuda12; tail -n 20 $(LOG); exit 1; } >&2; }
+	'$(VENV)/bin/python' -m pytest tests/cuda_old $(ARGS)
 
 test-faults: $(VENV)/.stamp-package $(VENV)/.stamp-test  ## cut links, stop and kill ranks on a virtual cluster, 20 times each
 	DDLBENCH_FAULT_REPEATS=20 '$(VENV)/bin/python' -m pytest -s tests/lab/test_faults.py $(ARGS)
@@ -236,4 +261,4 @@ distclean: clean  ## remove .venv, and what make peers made beside it, as well; 
 	  if [ -e "$$made" ] && [ ! -f "$$made/.made-for" ]; then echo "$$made was not made by this Makefile: left alone"; \
 	  else rm -rf "$$made"; fi; done
 
-.PHONY: help bench bench-fast bench-lab stress peers report test test-faults test-slurm test-simgrid microbench check clean distclean FORCE
+.PHONY: help gpu-check bench bench-accept bench-fast bench-lab bench-model stress peers report test test-cuda-old test-faults test-power8 test-slurm test-simgrid microbench check clean distclean FORCE

@@ -21,9 +21,15 @@ import numpy.typing as npt
 
 from ddlbench import _engine
 from ddlbench.algorithms import resolve
-from ddlbench.dtypes import DType, dtype_of, op_code
-from ddlbench.errors import ProofError, UnsupportedError, UsageError, unknown
-from ddlbench.local.shared import Cut, SharedMemory
+from ddlbench.device import aware
+from ddlbench.device.arrays import DeviceArray, kind_of, pair
+from ddlbench.device.nccl import Nccl
+from ddlbench.device.owner import Owner, extension, open_device
+from ddlbench.device.plans import DevicePlans, together
+from ddlbench.device.timing import EventTimed, Nanoseconds
+from ddlbench.dtypes import DType, dtype_named, dtype_of, op_code
+from ddlbench.errors import DeviceError, ProofError, UnsupportedError, UsageError, unknown
+from ddlbench.local.shared import Cut, Runnable, SharedMemory
 from ddlbench.pages import HugePages
 from ddlbench.schedule.algorithm import BoundAlgorithm
 from ddlbench.schedule.grid import Grid
@@ -39,6 +45,8 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 EXPLORE_SAMPLES = 5
 TRANSPORTS = ("auto", "direct", "p2p")
+DEVICE_TRANSPORTS = ("auto", "cuda-ipc", "cuda-aware", "staged")
+"""For buffers in a device's memory: docs/cuda.md."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +68,17 @@ class Plan:
     transport
         "p2p" for MPI messages, "vendor" for the library's own allreduce, "direct" for memory that the ranks share:
         "direct-slots" through slots there, where others cannot address the buffers themselves; "mixed" and
-        "mixed-slots" are these on each node, with messages between nodes
+        "mixed-slots" are these on each node, with messages between nodes; for buffers of a device one of
+        `DEVICE_TRANSPORTS`, or "nccl"
     segments, rounds
         how the vector is cut and how many rounds the schedule has; 0 for a vendor's
     position, waiting
         where it stands while it runs, for other threads to call
+    device_ns
+        what events on the device say of the samples timed last, int64 nanoseconds; None for buffers of the host
     """
+
+    device_ns: Callable[[], Nanoseconds] | None = None
 
     def __init__(
         self,
@@ -76,7 +89,7 @@ class Plan:
         rounds: int,
         release: Callable[[], None] | None = None,
     ) -> None:
-        self._runner, self._release = runner, release
+        self.runner, self._release = runner, release
         self.algorithm, self.transport, self.segments, self.rounds = algorithm, transport, segments, rounds
         self.why = ""
         self.execute = runner.execute
@@ -86,7 +99,7 @@ class Plan:
 
     def close(self) -> None:
         """Free what the plan holds; it cannot run afterwards."""
-        self._runner.close()
+        self.runner.close()
         if self._release:
             self._release()
         self.execute = self.time_samples = self.time_windows = _closed
@@ -134,6 +147,7 @@ class Communicator:
         self._of_node: dict[tuple[str, Grid], Schedule] = {}
         node = topology.ranks_of(topology.node_of[comm.rank])
         self._shared = SharedMemory(comm, node, yielding=self.yielding, huge=huge)
+        self._owner: Owner | None = None
 
     def part(self, ranks: Collection[int], *, grid: Grid | None = None) -> "Communicator | None":
         """Return a communicator of `ranks` of this one, in their order, and None on all others; collective over all.
@@ -150,10 +164,15 @@ class Communicator:
             return None
         part = object.__new__(Communicator)
         part._begin(comm, topology, grid, self.huge_pages)
+        part._owner = self._owner
         return part
 
     def close(self) -> None:
         """Free the communicator and the buffers of `empty`; collective."""
+        if "_on_device" in self.__dict__:
+            self._on_device.free()
+        if "_nccl" in self.__dict__:
+            self._nccl.free()
         self._shared.free()
         self.comm.Free()
 
@@ -192,14 +211,18 @@ class Communicator:
     ) -> Plan:
         """Make a plan that reduces `sendbuf` of all ranks into `recvbuf` of each; collective.
 
-        The buffers are contiguous arrays of one dtype and size, the same on all ranks; `recvbuf` None or the same array
-        means in place. `algorithm="auto"` takes the best for these buffers, measured or by closed form: docs/tuning.md.
+        Buffers in a GPU's memory are what has `__cuda_array_interface__` or DLPack (docs/cuda.md); those of the host
+        are contiguous arrays of one dtype and size, the same on all ranks; `recvbuf` None or the same array means in
+        place. `algorithm="auto"` takes the best for these buffers, measured or by closed form: docs/tuning.md.
         `dtype="bfloat16"` says that uint16 arrays hold bfloat16. `segment_nbytes` bounds a message's bytes, 1 MiB by
         default. `transport` is one of `TRANSPORTS`: direct for memory between ranks of a node and messages to others,
         p2p for messages alone, auto for direct where ranks share a node and there is memory for it. Raises `UsageError`
         for buffers or names that do not fit, on all ranks `UnsupportedError` for what does not exist here.
         """
         target = sendbuf if recvbuf is None else recvbuf
+        device = pair(sendbuf, target)
+        if device is not None:
+            return self._device_plan(device, op, self.bind(algorithm), dtype, segment_nbytes, transport)
         kind = _check_buffers(sendbuf, target, dtype)
         code, bound = op_code(op), self.bind(algorithm)
         way = self._way(transport)
@@ -222,6 +245,7 @@ class Communicator:
             bound = self._fastest(bound, sendbuf, target, op, kind, way)
         buffers = (sendbuf.reshape(-1), target.reshape(-1))
         if bound.vendor:
+            _check_host_vendor(bound)
             return Plan(
                 _engine.Vendor(self.comm.py2f(), *buffers, kind.code, code, self.yielding), bound.name, "vendor", 0, 0
             )
@@ -236,6 +260,8 @@ class Communicator:
 
     def _way(self, transport: str) -> str:
         """Return the transport that is meant, direct, mixed or p2p; raises `UsageError`, or `UnsupportedError` here."""
+        if transport in DEVICE_TRANSPORTS and transport not in TRANSPORTS:
+            raise UsageError(f"transport {transport} is for buffers on a device: expected {', '.join(TRANSPORTS)}")
         if transport not in TRANSPORTS:
             raise unknown("transport", transport, TRANSPORTS)
         if transport == "p2p" or (transport == "auto" and not self._shares):
@@ -280,6 +306,11 @@ class Communicator:
         The result is `out`, which may be `array` itself, or a new array when None. For repeated use make a `plan`.
         Raises as `plan` does.
         """
+        on_device = pair(array, array) if out is None else None
+        if on_device is not None:
+            array_ = on_device[0]
+            together(self.comm, lambda: self._take_device(array_))
+            out = self.device_empty(on_device[0].size, kind_of(on_device[0], dtype).name)  # type: ignore[assignment]
         result = np.empty_like(array, order="C") if out is None else out
         with self.plan(array, result, op=op, algorithm=algorithm, dtype=dtype) as plan:
             plan.execute()
@@ -359,6 +390,167 @@ class Communicator:
         made = self._shared.plan(tables, cut, buffers, kind, op)
         return Plan(made.runner, bound.name, made.transport, made.segments, tables.rounds, made.close)
 
+    # ---- Buffers of a device ---------------------------------------------------------------------------------------
+
+    def use_device(self, owner: Owner) -> None:
+        """Let buffers of a device be those of `owner`; without this the device of the first buffer is taken."""
+        self._owner = owner
+
+    def device_empty(self, size: int, dtype: str = "float32") -> DeviceArray:
+        """Return a new vector in this rank's device's memory; raises `MemoryError` where it has no room."""
+        kind = dtype_named(dtype)
+        memory = self.owner.empty(size * kind.itemsize)
+        return DeviceArray(memory.address, size, kind.name, kind.itemsize, self.owner.device, kept=memory)
+
+    @property
+    def owner(self) -> Owner:
+        """The owner of this rank's device; `UsageError` where none is known yet."""
+        if self._owner is None:
+            raise UsageError("no device is chosen yet: call use_device(open_device(number)) first")
+        return self._owner
+
+    @cached_property
+    def _on_device(self) -> DevicePlans:
+        """What plans on a device share."""
+        node = self.topology.ranks_of(self.topology.node_of[self.rank])
+        return DevicePlans(self.comm, node, self.owner, self._bytes, yielding=self.yielding)
+
+    def _bytes(self, nbytes: int) -> Array:
+        return self.empty(nbytes, np.uint8)
+
+    @cached_property
+    def _nccl(self) -> Nccl:
+        """NCCL's communicator of these ranks; collective when it is first used."""
+        return Nccl(self.comm)
+
+    @cached_property
+    def _not_aware(self) -> str:
+        """Why MPI does not take memory of the devices, "" where it does; collective when it is first used."""
+        first = self.rank == min(self.topology.ranks_of(self.topology.node_of[self.rank]))
+        return aware.why_not(self.comm, self.owner.device, first=first)
+
+    def _device_plan(
+        self,
+        buffers: tuple[DeviceArray, DeviceArray],
+        op: str,
+        bound: BoundAlgorithm,
+        dtype: str | None,
+        segment_nbytes: int | None,
+        transport: str,
+    ) -> Plan:
+        """Return a plan for buffers of a device (collective); raises as `plan` does, and `DeviceError`."""
+        kind = kind_of(buffers[0], dtype)
+        op_code(op)
+        if transport not in DEVICE_TRANSPORTS:
+            raise UsageError(
+                f"transport {transport!r}: for buffers on a device it is one of {', '.join(DEVICE_TRANSPORTS)}"
+            )
+        self._check_agreement(bound.name, kind.name, op, buffers[0].size, segment_nbytes, transport, "device")
+        together(self.comm, lambda: self._take_device(buffers[0]))
+        why = ""
+        if bound.auto:
+            in_place = buffers[0].address == buffers[1].address
+            choice = self._chooser.choose(buffers[0].nbytes, kind, op, in_place=in_place, transport="p2p")
+            bound, why = self.bind(choice.algorithm), f"{choice.why}, for host memory"
+        if bound.explore:
+            raise UnsupportedError(f"{bound.name} explores on host memory only: name an algorithm")
+        made, transport_why = self._by_a_way(bound, buffers, kind, op, segment_nbytes, transport)
+        timed = EventTimed(self.owner, made.runner)
+
+        def release() -> None:
+            timed.close()
+            made.close()
+
+        plan = Plan(made.runner, bound.name, made.transport, made.segments, self._rounds(bound), release)
+        plan.time_samples, plan.time_windows, plan.device_ns = timed.time_samples, timed.time_windows, timed.device_ns
+        plan.why = "; ".join(filter(None, (why, transport_why)))
+        return plan
+
+    def _take_device(self, buffer: DeviceArray) -> None:
+        """Take the device of `buffer` unless one is taken; raises `UnsupportedError` for a buffer on another."""
+        cuda = extension() if self._owner is None else self._owner.cuda
+        found = cuda.pointer_device(buffer.address) if buffer.device is None and buffer.address else buffer.device
+        if self._owner is None:
+            self._owner = open_device(cuda.current_device() if found is None else found)
+        if found not in (None, self._owner.device):
+            raise UnsupportedError(f"a buffer on device {found}, but this rank's is {self._owner.device}")
+
+    def _rounds(self, bound: BoundAlgorithm) -> int:
+        return 0 if bound.vendor else self._program(bound).schedule.rounds
+
+    def _by_a_way(
+        self,
+        bound: BoundAlgorithm,
+        buffers: tuple[DeviceArray, DeviceArray],
+        kind: DType,
+        op: str,
+        segment_nbytes: int | None,
+        transport: str,
+    ) -> tuple[Runnable, str]:
+        """Return what runs over the first transport that can be had, and why not over one before it (collective)."""
+        whys = list[str]()
+        for way in self._device_ways(bound, transport):
+            try:
+                return self._over(way, bound, buffers, kind, op, segment_nbytes), "; ".join(whys)
+            except (DeviceError, UnsupportedError) as error:  # on all ranks alike
+                if transport != "auto" or way in ("staged", "nccl"):
+                    raise
+                whys.append(f"not over {way}: {error}")
+        raise UnsupportedError(f"{bound.name} cannot run over {transport}")
+
+    def _device_ways(self, bound: BoundAlgorithm, transport: str) -> tuple[str, ...]:
+        """Return the transports to try for buffers on a device, best first; the order is argued, not measured."""
+        if bound.name == "nccl" and bound.vendor:
+            return ("nccl",)
+        if transport == "cuda-ipc" and bound.vendor:
+            raise UnsupportedError(f"{bound.name} has no schedule to run over cuda-ipc: use staged or cuda-aware")
+        if transport != "auto":
+            return (transport,)
+        if self._shares and not bound.vendor:
+            return ("cuda-ipc", "staged")
+        return ("cuda-aware", "staged") if not self._not_aware else ("staged",)
+
+    def _over(
+        self,
+        way: str,
+        bound: BoundAlgorithm,
+        buffers: tuple[DeviceArray, DeviceArray],
+        kind: DType,
+        op: str,
+        segment_nbytes: int | None,
+    ) -> Runnable:
+        """Return what runs over `way`; raises on all ranks alike."""
+        plans, code = self._on_device, op_code(op)
+        if way == "nccl":
+            runner = self._nccl.runner(buffers, kind, op, plans.device(buffers), yielding=self.yielding)
+            return Runnable(runner, "nccl", 1, _nothing)
+        if way == "staged":
+            return plans.staged(
+                buffers,
+                kind,
+                lambda source, target: self.plan(
+                    source, target, op=op, algorithm=bound, dtype=kind.name, segment_nbytes=segment_nbytes
+                ),
+            )
+        if way == "cuda-ipc" and not self._shares:
+            raise UnsupportedError("cuda-ipc needs ranks that share a node; each is alone: use cuda-aware or staged")
+        if way == "cuda-aware" and self._not_aware:
+            raise UnsupportedError(f"MPI is not given memory of a device: {self._not_aware}; use --transport staged")
+        if bound.vendor:
+            vendor = _engine.Vendor(
+                self.comm.py2f(), *buffers, kind.code, code, self.yielding, plans.device(buffers)
+            )  # fmt: skip
+            return Runnable(vendor, "cuda-aware", 0, _nothing)
+        program = self._program(bound)
+        of = program.schedule.chunks, program.message_chunks, program.steps
+        segments = segments_for(*of, buffers[0].nbytes, segment_nbytes)
+        if way == "cuda-ipc":
+            several = self.topology.nodes > 1
+            cut = Cut(program.message_chunks, segments if several else 0, segment_nbytes)
+            aware_ = several and not self._not_aware
+            return plans.ipc(self._tables(bound), cut, buffers, kind, code, aware=aware_)
+        return plans.aware(program.schedule, segments, buffers, kind, code)
+
     def floor_plan(self, sendbuf: Array, recvbuf: Array, *, stream: bool) -> Plan:
         """Return a plan that moves what an allreduce of arrays of `empty` must move, and reduces nothing; collective.
 
@@ -407,6 +599,15 @@ class Communicator:
                 taken[at] = plan.time_samples(EXPLORE_SAMPLES)
         self.comm.Allreduce(MPI.IN_PLACE, taken, MPI.MAX)
         return bound.explore[int(np.argmin(np.median(taken, axis=1)))]
+
+
+def _check_host_vendor(bound: BoundAlgorithm) -> None:
+    if bound.name == "nccl":
+        raise UnsupportedError("algorithm 'nccl' reduces memory of GPUs: give it device buffers (sweep --device cuda)")
+
+
+def _nothing() -> None:
+    """Nothing to give back."""
 
 
 def _check_buffers(sendbuf: Array, recvbuf: Array, name: str | None) -> DType:

@@ -28,6 +28,20 @@ class MPIError(DdlbenchError):
     """An MPI call returned an error; the message holds the call and MPI's own text."""
 
 
+class DeviceError(DdlbenchError):
+    """A call of CUDA or NCCL failed; the message holds its own name and text. `code` is the `cudaError_t`, if any."""
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class NoDeviceError(DeviceError):
+    """There is no GPU to work with: no driver, an old one, no device this process may use, or not as it was asked for."""
+
+    exit_status = 2
+
+
 def unknown(kind: str, value: object, choices: Iterable[str]) -> UsageError:
     """Return the error for a `value` that is none of `choices`, with the nearest right spelling.
 

@@ -154,6 +154,72 @@ static int exchange(const struct ddl_messages *by, const struct ddl_instruction 
     return by->sent(by->self, step->operands, step->targets);
 }
 
+/* ---- On a device ------------------------------------------------------------------------------------------------- */
+
+/* Put an instruction's work on the stream. Sources that are more than a kernel takes are reduced by way of the scratch,
+ * for a target may be one of the sources that are still to come. */
+static int reduce_on_device(struct ddl_direct *direct, const struct ddl_instruction *step)
+{
+    const struct ddl_cuda_table *by = direct->device;
+    char *const *sources = direct->operands + step->operands, *const *targets = sources + step->sources;
+    const size_t count = (size_t)step->count;
+    const void *of[DDL_CUDA_MOST_SOURCES];
+    int done = 0, few = 0, error = 0;
+    for (;;) {
+        while (few < DDL_CUDA_MOST_SOURCES && done < step->sources)
+            of[few++] = sources[done++];
+        if (done == step->sources)
+            break;
+        if ((error = by->reduce(direct->scratch, of, few, count, direct->dtype, direct->op, 0, direct->stream)))
+            return error;
+        of[0] = direct->scratch, few = 1;
+    }
+    if (step->targets == 1)
+        return by->reduce(targets[0], of, few, count, direct->dtype, direct->op, 0, direct->stream);
+    error = by->reduce_forward(targets[0], targets[1], of, few, count, direct->dtype, direct->op, 0, direct->stream);
+    for (int i = 2; i < step->targets && !error; i++)
+        error = by->copy(targets[i], targets[0], count * direct->itemsize, direct->stream);
+    return error;
+}
+
+static int finish(struct ddl_direct *direct)
+{
+    const int error = direct->pending ? direct->device->synchronize(direct->stream) : 0;
+    direct->pending = 0;
+    return error;
+}
+
+static int step_on_device(struct ddl_direct *direct, const struct ddl_instruction *step)
+{
+    const int64_t base = direct->base;
+    if (step->kind == DDL_WAIT)
+        return direct->seen[step->peer] < base + step->value ? wait_longer(direct, step->peer, base + step->value) : 0;
+    if (step->kind == DDL_REDUCE)
+        direct->device_error = reduce_on_device(direct, step);
+    else if (step->kind == DDL_PUBLISH || step->kind == DDL_POST)
+        direct->device_error = finish(direct);
+    if (step->kind == DDL_PUBLISH && !direct->device_error)
+        __atomic_store_n(direct->own, (uint64_t)(base + step->value), __ATOMIC_RELEASE);
+    direct->pending |= step->kind == DDL_REDUCE || step->kind == DDL_ARRIVE;
+    if (step->kind == DDL_REDUCE || step->kind == DDL_PUBLISH || direct->device_error)
+        return direct->device_error;
+    return exchange(direct->messages, step);
+}
+
+static int run_on_device(struct ddl_direct *direct)
+{
+    const size_t which = direct->executions & 1, length = direct->lengths[which];
+    int error = 0;
+    direct->device_error = direct->pending = 0;
+    for (size_t i = 0; i < length && !error; i++) {
+        direct->at = (int64_t)i;
+        error = step_on_device(direct, &direct->instructions[which][i]);
+    }
+    direct->base += direct->span;
+    direct->executions++;
+    return error;
+}
+
 /* ---- Which way to write for others ------------------------------------------------------------------------------- */
 
 /* In executions 0 to 3 of every TRY_EVERY the one way is tried, in 4 to 7 the other; the first of each still finds what
@@ -183,6 +249,8 @@ static void take_in(struct ddl_direct *direct, uint64_t turn, int64_t ns)
 
 int ddl_direct_run(struct ddl_direct *direct)
 {
+    if (direct->device)
+        return run_on_device(direct);
     const uint64_t turn = direct->executions % TRY_EVERY;
     const int trial = direct->tries && turn < 2 * TRIES, past_caches = trial ? turn >= TRIES : direct->past_caches;
     const int64_t start = trial ? now_ns() : 0;

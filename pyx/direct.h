@@ -19,6 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../cuda/reduce.h"
 #include "kernels.h"
 
 enum ddl_direct_kind { DDL_PUBLISH = 0, DDL_WAIT = 1, DDL_REDUCE = 2, DDL_POST = 3, DDL_ARRIVE = 4, DDL_SENT = 5 };
@@ -70,9 +71,22 @@ struct ddl_direct {
     int tries;                           /* whether the program writes enough for others to try how it is best done */
     int past_caches;                     /* whether what another rank reads next is written past the caches */
     int64_t least_ns[2];                 /* of the last trial of either way */
+    /* Where the operands are a device's memory: its functions (NULL for plain memory), the stream that all work goes on,
+     * room for partial results of instructions with more sources than a kernel takes, and the device's error, if one of
+     * its calls was what failed. */
+    const struct ddl_cuda_table *device;
+    void *stream;
+    void *scratch;
+    int dtype;
+    int op;
+    int pending; /* whether there is work on the stream that nobody has waited for */
+    int device_error;
 };
 
-/* Run the program once; return 0, or the error code of a message.
+/* Run the program once; return 0, or the error code of a message, or of the device, which `device_error` then has too.
+ *
+ * On a device the work is queued on the stream. The stream is waited for before each publication and before messages
+ * start, since others may then see what it wrote and overwrite what it reads. At the end it may still be at work.
  *
  * Whether others had better find in this processor's cache what it writes for them, or in memory, depends on where the
  * processors are: with one cache above both, 64 KiB took 9.5 us either way and 256 KiB 23 or 33; on the same machine

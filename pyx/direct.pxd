@@ -1,4 +1,5 @@
 # The direct transport's inner loop: pyx/direct.h.
+from device cimport ddl_cuda_table
 from kernels cimport ddl_reduce_fn, ddl_reduce_many_fn
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
@@ -11,6 +12,7 @@ cdef extern from "direct.h" nogil:
     struct ddl_instruction:
         int32_t kind
         int32_t peer
+        int32_t sources
         int32_t targets
         int32_t operands
         int64_t value
@@ -41,5 +43,12 @@ cdef extern from "direct.h" nogil:
         const ddl_messages *messages
         int tries
         int past_caches
+        const ddl_cuda_table *device
+        void *stream
+        void *scratch
+        int dtype
+        int op
+        int pending
+        int device_error
 
     int ddl_direct_run(ddl_direct *)

@@ -9,11 +9,13 @@ that reach the same tick, so nothing can deadlock.
 All requests, addresses and counts are worked out once, when the plan is made; running it walks flat arrays.
 """
 
+from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 from clock cimport now_ns, wait_until
+from device cimport ddl_cuda_table
 from direct cimport DDL_ARRIVE, DDL_SENT, DDL_WAIT, ddl_direct, ddl_direct_run, ddl_instruction, ddl_messages
 from errors cimport check
 from kernels cimport ddl_divide_fn, ddl_divider, ddl_itemsize, ddl_reduce_fn, ddl_reducer, ddl_reducer_of, ddl_simd
@@ -29,7 +31,7 @@ from waiting cimport barrier, until_all, until_one, wait_all, wait_one
 
 import numpy as np
 
-from ddlbench.errors import UnsupportedError
+from ddlbench.errors import DeviceError, UnsupportedError
 
 cdef enum:
     TAG = 17
@@ -37,6 +39,7 @@ cdef enum:
     SHARED_NBYTES = 2048
     LINE = 128
     MOST_AT_ONCE = 1 << 30
+    AVERAGE = 4
     SENDING = -1
 
 cdef enum Doing:
@@ -96,7 +99,7 @@ cdef struct Tick:
 
 
 def simd():
-    """Return the SIMD level of the reduction kernels in use: "avx512", "avx2" or "baseline"."""
+    """Return the SIMD level of the reduction kernels in use: "avx512bf16", "avx512", "avx2" or "baseline"."""
     return ddl_simd().decode()
 
 
@@ -132,10 +135,40 @@ cdef class Memory:
         free(self.data)
 
 
+cdef class Device:
+    """Where a plan's buffers are when they are a GPU's: its functions, the stream for its work, and whom to wait for.
+
+    `calls` is the capsule "ddlbench._cuda.calls", `stream` the address of a stream that is the plan's alone, and
+    `before` that of the one whose work on the buffers is waited for when the plan runs (0: the default stream).
+    """
+    cdef const ddl_cuda_table *calls
+    cdef void *stream
+    cdef void *before
+    cdef object kept
+
+    def __init__(self, calls, size_t stream, size_t before):
+        self.calls = <const ddl_cuda_table *>PyCapsule_GetPointer(calls, "ddlbench._cuda.calls")
+        if self.calls.nbytes != sizeof(ddl_cuda_table):
+            raise UnsupportedError("ddlbench._engine and ddlbench._cuda are of different builds: build both anew")
+        self.stream, self.before, self.kept = <void *>stream, <void *>before, calls
+
+
 cdef class Runner:
-    """What all plans share: a communicator, two buffers, a reduction, and how it is run and timed."""
+    """What all plans share: a communicator, two buffers, a reduction, and how it is run and timed.
+
+    Buffers are numpy's arrays or, with a `Device`, what has its memory's `address` and `size`.
+    """
     cdef MPI_Comm comm
     cdef bint yielding
+    cdef const ddl_cuda_table *calls
+    cdef void *stream
+    cdef void *last
+    cdef void *before
+    cdef int dtype, op
+    cdef uint64_t *marks
+    cdef uint64_t *mark
+    cdef Py_ssize_t marked
+    cdef object held
     cdef char *input
     cdef char *output
     cdef size_t count, itemsize
@@ -144,24 +177,52 @@ cdef class Runner:
     cdef Standing at
     cdef object buffers
 
-    def __init__(self, MPI_Fint comm, sendbuf, recvbuf, int dtype, bint average, bint yielding):
-        self.buffers = (sendbuf, recvbuf)
+    def __init__(self, MPI_Fint comm, sendbuf, recvbuf, int dtype, int op, bint yielding, Device device=None):
+        self.buffers = (sendbuf, recvbuf, device)
         self.comm = MPI_Comm_f2c(comm)
         check(MPI_Comm_set_errhandler(self.comm, MPI_ERRORS_RETURN))
         check(MPI_Comm_size(self.comm, &self.ranks))
         self.yielding = yielding
-        self.input = <char *><size_t>sendbuf.ctypes.data
-        self.output = <char *><size_t>recvbuf.ctypes.data
+        self.input = <char *><size_t>(sendbuf.ctypes.data if device is None else sendbuf.address)
+        self.output = <char *><size_t>(recvbuf.ctypes.data if device is None else recvbuf.address)
         self.count = recvbuf.size
         self.itemsize = ddl_itemsize(dtype)
-        self.divide = ddl_divider(dtype) if average else NULL
+        self.divide = ddl_divider(dtype) if op == AVERAGE else NULL
+        self.dtype, self.op = dtype, op
+        if device is not None:
+            self.calls, self.stream, self.before = device.calls, device.stream, device.before
+            self.last = self.stream
 
     cdef int reduce(self) except -1 nogil:
         raise NotImplementedError
 
+    cdef inline int asked(self, int error) except -1 nogil:
+        """Raise `DeviceError` unless the device did what it was asked for."""
+        return 0 if error == 0 else self._refused(error)
+
+    cdef int _refused(self, int error) except -1 with gil:
+        raise DeviceError(f"{self.calls.error_name(error).decode()}: {self.calls.error_string(error).decode()}")
+
+    cdef int _run_on_device(self) except -1 nogil:
+        """Run between two waits for the device; if there are marks, the next two events tell the time in between."""
+        self.asked(self.calls.synchronize(self.before))
+        if self.mark != NULL:
+            self.asked(self.calls.event_record(<void *>self.mark[0], self.stream))
+        self.reduce()
+        if self.divide != NULL and self.count:
+            self.asked(self.calls.divide(self.output, self.count, self.dtype, self.ranks, self.stream))
+        if self.mark != NULL:
+            self.asked(self.calls.event_record(<void *>self.mark[1], self.last))
+            self.mark += 2
+        if self.last != self.stream:
+            self.asked(self.calls.synchronize(self.stream))
+        return self.asked(self.calls.synchronize(self.last))
+
     cdef inline int run(self) except -1 nogil:
         self.at.doing = RUN
         self.at.runs += 1
+        if self.calls != NULL:
+            return self._run_on_device()
         self.reduce()
         if self.divide != NULL and self.count:
             self.divide(self.output, self.count, self.ranks)
@@ -172,6 +233,15 @@ cdef class Runner:
         with nogil:
             self.run()
         self.at.doing = IDLE
+
+    def set_marks(self, events):
+        """Let the next timed samples be marked by `events` of the device, uint64 (2·samples,), a pair for each."""
+        self.held = events
+        self.marks = <uint64_t *><size_t>events.ctypes.data
+        self.marked = len(events)
+
+    cdef inline void begin_marks(self, Py_ssize_t samples) noexcept nogil:
+        self.mark = self.marks if self.marked >= 2 * samples else NULL
 
     def position(self):
         """Return where the plan stands: one of `DOING`, the runs begun, the tick of this one, and the wait in it.
@@ -196,6 +266,7 @@ cdef class Runner:
         cdef int64_t[::1] view = durations
         cdef int64_t start
         cdef Py_ssize_t i
+        self.begin_marks(samples)
         with nogil:
             for i in range(samples):
                 self.at.doing = BARRIER
@@ -203,7 +274,7 @@ cdef class Runner:
                 start = now_ns()
                 self.run()
                 view[i] = now_ns() - start
-        self.at.doing = IDLE
+        self.at.doing, self.mark = IDLE, NULL
         return durations
 
     def time_windows(self, const int64_t[::1] starts):
@@ -215,13 +286,14 @@ cdef class Runner:
         cdef Py_ssize_t samples = starts.shape[0], i
         begun, done = np.empty(samples, np.int64), np.empty(samples, np.int64)
         cdef int64_t[::1] begun_at = begun, done_at = done
+        self.begin_marks(samples)
         with nogil:
             for i in range(samples):
                 self.at.doing = START
                 begun_at[i] = wait_until(starts[i])
                 self.run()
                 done_at[i] = now_ns()
-        self.at.doing = IDLE
+        self.at.doing, self.mark = IDLE, NULL
         return begun, done
 
 
@@ -230,6 +302,8 @@ cdef class Engine(Runner):
 
     `chunks` is the number of chunks of the schedule; chunk c of a segment of m elements is elements c*m//chunks up to
     (c+1)*m//chunks. The arrays are one-dimensional and contiguous; the same one twice means in place.
+
+    On a `device` MPI is given addresses of its memory; `staging` is then a function from bytes to memory there.
     """
     cdef MPI_Request *receive_requests
     cdef MPI_Request *send_requests
@@ -240,12 +314,15 @@ cdef class Engine(Runner):
     cdef Message *sends
     cdef int ticks_count, receives_count, sends_count, copies_count
     cdef ddl_reduce_fn reducer
-    cdef Memory staging
+    cdef char *staged_at
+    cdef object staging
+    cdef bint pending
     cdef readonly object staging_nbytes
 
     def __init__(self, MPI_Fint comm, table, int chunks, int segments, sendbuf, recvbuf, int dtype, int op,
-                 bint yielding):
-        Runner.__init__(self, comm, sendbuf, recvbuf, dtype, op == 4, yielding)
+                 bint yielding, Device device=None, staging=None):
+        Runner.__init__(self, comm, sendbuf, recvbuf, dtype, op, yielding, device)
+        self.staging = staging
         self.reducer = ddl_reducer(dtype, op)
         if self.reducer == NULL:
             raise UnsupportedError(f"no kernel for dtype code {dtype} and op code {op}")
@@ -275,16 +352,26 @@ cdef class Engine(Runner):
         cdef size_t bank_nbytes = self._bank_nbytes(steps, starts, rounds, chunks, segments)
         cdef size_t used
         cdef char *base
-        self.staging = Memory(banks * bank_nbytes)
-        self.staging_nbytes = banks * bank_nbytes
+        self._stage(banks * bank_nbytes)
         for tick in range(self.ticks_count):
             for segment in range(max(0, tick - rounds + 1), min(tick, segments - 1) + 1):
                 round_ = tick - segment
                 used = 0
-                base = self.staging.data + (round_ % banks) * bank_nbytes
+                base = self.staged_at + (round_ % banks) * bank_nbytes
                 for row in range(starts[round_], starts[round_ + 1]):
                     used += self._bind_step(steps[row], chunks, segment, segments, base + used)
             self.ticks[tick + 1] = Tick(self.copies_count, self.receives_count, self.sends_count)
+
+    cdef _stage(self, size_t nbytes):
+        """Take memory for what arrives and is to be added: the host's, or the device's that the buffers are on."""
+        cdef Memory memory
+        self.staging_nbytes = nbytes
+        if self.calls == NULL:
+            memory = self.staging = Memory(nbytes)
+            self.staged_at = memory.data
+        elif nbytes:
+            self.staging = self.staging(nbytes)
+            self.staged_at = <char *><size_t>self.staging.address
 
     cdef size_t _bank_nbytes(self, const Step[::1] steps, const int[::1] starts, int rounds, int chunks, int segments):
         cdef size_t most = 0, used
@@ -342,14 +429,35 @@ cdef class Engine(Runner):
             self.receives_count += 1
         return staged
 
-    cdef inline void apply(self, Arrival *arrival) noexcept nogil:
+    cdef inline int apply(self, Arrival *arrival) except -1 nogil:
+        if self.calls != NULL:
+            return self._apply_on_device(arrival)
         if arrival.own != NULL:
             self.reducer(arrival.target, arrival.own, arrival.source, arrival.count)
         elif arrival.source != arrival.target:
             memcpy(arrival.target, arrival.source, arrival.count * self.itemsize)
+        return 0
+
+    cdef int _apply_on_device(self, Arrival *arrival) except -1 nogil:
+        cdef const void **of = [arrival.own, arrival.source]
+        if arrival.own == NULL and arrival.source == arrival.target:
+            return 0
+        self.pending = True
+        if arrival.own == NULL:
+            return self.asked(self.calls.copy(arrival.target, arrival.source, arrival.count * self.itemsize,
+                                              self.stream))
+        return self.asked(self.calls.reduce(arrival.target, of, 2, arrival.count, self.dtype, self.op, 0, self.stream))
+
+    cdef inline int finish(self) except -1 nogil:
+        """Wait for the device before MPI, and so other ranks, may see what it wrote or overwrite what it reads."""
+        if self.pending:
+            self.pending = False
+            return self.asked(self.calls.synchronize(self.stream))
+        return 0
 
     cdef int reduce(self) except -1 nogil:
         cdef int tick
+        self.pending = False
         for tick in range(self.ticks_count):
             self.at.tick = tick
             self._do_tick(self.ticks[tick], self.ticks[tick + 1])
@@ -360,6 +468,7 @@ cdef class Engine(Runner):
         cdef bint late = False
         for i in range(begin.copies, end.copies):
             self.apply(&self.copies[i])
+        self.finish()
         if receives:
             check(MPI_Startall(receives, &self.receive_requests[begin.receives]))
         if sends:
@@ -425,8 +534,8 @@ cdef class Vendor(Runner):
     cdef MPI_Datatype datatype
     cdef MPI_Op op
 
-    def __init__(self, MPI_Fint comm, sendbuf, recvbuf, int dtype, int op, bint yielding):
-        Runner.__init__(self, comm, sendbuf, recvbuf, dtype, op == 4, yielding)
+    def __init__(self, MPI_Fint comm, sendbuf, recvbuf, int dtype, int op, bint yielding, Device device=None):
+        Runner.__init__(self, comm, sendbuf, recvbuf, dtype, op, yielding, device)
         if dtype < 2:
             raise UnsupportedError("MPI_Allreduce has no 16-bit floating-point type")
         if dtype == 2:
@@ -483,6 +592,15 @@ cdef struct Exchanged:
     MPI_Request *receives
     MPI_Request *sends
     bint yielding
+    # On a device, where messages do not start and end there: what is sent and received there, and the functions and
+    # stream that copy it from and to the messages' buffers.
+    const ddl_cuda_table *calls
+    void *stream
+    const Request *received
+    const Request *sent
+    const Request *landed
+    const Request *staged
+    int device_error
 
 
 cdef class Direct(Runner):
@@ -492,6 +610,10 @@ cdef class Direct(Runner):
     `counters` are the addresses of all ranks' counters, which are 0 when no rank has run the plan yet, and `span` by
     how much an execution moves them; 0 is the address of a rank of another node. `memory` is kept alive with the plan.
     `receives` and `sends` are `REQUEST` tables, of messages to and from other nodes.
+
+    On a `device` all addresses but the counters' are its memory's, and `scratch` is the address of as much of it as
+    the longest instruction writes. `mirror` are tables like `receives` and `sends` with host addresses in their place,
+    None where MPI takes the device's.
     """
     cdef ddl_direct direct
     cdef ddl_messages messages
@@ -501,8 +623,8 @@ cdef class Direct(Runner):
     cdef object kept
 
     def __init__(self, MPI_Fint comm, variants, operands, counters, int64_t span, memory, receives, sends, sendbuf,
-                 recvbuf, int dtype, int op, bint yielding):
-        Runner.__init__(self, comm, sendbuf, recvbuf, dtype, op == 4, yielding)
+                 recvbuf, int dtype, int op, bint yielding, Device device=None, size_t scratch=0, mirror=None):
+        Runner.__init__(self, comm, sendbuf, recvbuf, dtype, op, yielding, device)
         self.direct.reducer = ddl_reducer(dtype, op)
         self.direct.of_three, self.direct.of_four = ddl_reducer_of(dtype, op, 3), ddl_reducer_of(dtype, op, 4)
         if self.direct.reducer == NULL:
@@ -525,13 +647,26 @@ cdef class Direct(Runner):
         # From 2 KiB on; below, and where a processor has no such stores, either way is the same.
         most = max((int(np.max(table["count"][table["shared"] > 0], initial=0)) for table in variants), default=0)
         self.direct.tries = PAST_CACHES and most * self.itemsize >= SHARED_NBYTES
+        self.direct.device, self.direct.stream, self.direct.scratch = self.calls, self.stream, <void *>scratch
+        self.direct.dtype, self.direct.op = dtype, op
         self.receives, self.sends = receives, sends
         self.exchanged.comm, self.exchanged.yielding = self.comm, yielding
+        if mirror is not None:
+            self._copy_messages(receives, sends, *mirror)
         if len(receives) or len(sends):
-            self._make_requests(receives, sends)
+            self._make_requests(*((receives, sends) if mirror is None else mirror))
             self.messages = ddl_messages(&self.exchanged, post_messages, arrive_message, sent_messages,
                                          progress_messages)
             self.direct.messages = &self.messages
+
+    def _copy_messages(self, receives, sends, landed, staged):
+        """Let messages start and end at the host's addresses of `landed` and `staged`, which the plan keeps."""
+        self.kept += (receives, sends, landed, staged)
+        self.exchanged.calls, self.exchanged.stream = self.calls, self.stream
+        self.exchanged.received = <const Request *><size_t>receives.ctypes.data
+        self.exchanged.sent = <const Request *><size_t>sends.ctypes.data
+        self.exchanged.landed = <const Request *><size_t>landed.ctypes.data
+        self.exchanged.staged = <const Request *><size_t>staged.ctypes.data
 
     def _make_requests(self, const Request[::1] receives, const Request[::1] sends):
         cdef Py_ssize_t i
@@ -549,7 +684,11 @@ cdef class Direct(Runner):
             self.sends_count += 1
 
     cdef int reduce(self) except -1 nogil:
-        return check(ddl_direct_run(&self.direct))
+        cdef int error
+        self.exchanged.device_error = 0
+        error = ddl_direct_run(&self.direct)
+        self.asked(self.direct.device_error or self.exchanged.device_error)
+        return check(error)
 
     def waiting(self):
         """Return what the run waits for, as `Runner.waiting` says; a wait for a reader counts as receiving."""
@@ -588,7 +727,14 @@ cdef class Direct(Runner):
 
 cdef int post_messages(void *plan, int receive, int receives, int send, int sends) noexcept nogil:
     cdef Exchanged *of = <Exchanged *>plan
-    cdef int error = 0
+    cdef int error = 0, i
+    if of.calls != NULL and sends:
+        for i in range(send, send + sends):
+            error = error or of.calls.copy(<void *>of.staged[i].address, <const void *>of.sent[i].address,
+                                           of.sent[i].nbytes, of.stream)
+        of.device_error = error or of.calls.synchronize(of.stream)
+        if of.device_error:
+            return of.device_error
     if receives:
         error = MPI_Startall(receives, &of.receives[receive])
     if sends and not error:
@@ -598,7 +744,12 @@ cdef int post_messages(void *plan, int receive, int receives, int send, int send
 
 cdef int arrive_message(void *plan, int receive) noexcept nogil:
     cdef Exchanged *of = <Exchanged *>plan
-    return until_one(&of.receives[receive], of.yielding)
+    cdef int error = until_one(&of.receives[receive], of.yielding)
+    if of.calls != NULL and not error:
+        error = of.device_error = of.calls.copy(<void *>of.received[receive].address,
+                                                <const void *>of.landed[receive].address,
+                                                of.landed[receive].nbytes, of.stream)
+    return error
 
 
 cdef int sent_messages(void *plan, int send, int sends) noexcept nogil:
@@ -610,3 +761,102 @@ cdef int progress_messages(void *plan) noexcept nogil:
     cdef Exchanged *of = <Exchanged *>plan
     cdef int found
     return MPI_Iprobe(MPI_ANY_SOURCE, PROBED, of.comm, &found, MPI_STATUS_IGNORE)
+
+
+cdef class Staged(Runner):
+    """An allreduce of a device's memory by way of the host's: `pieces` are plans for parts of pinned host buffers.
+
+    Piece i is of the elements bounds[i] up to bounds[i + 1]. While one is reduced between the ranks the next comes from
+    the device, and the one before goes back there, on the stream `up`. `host` are the two buffers, or one twice.
+    """
+    cdef list pieces
+    cdef object kept
+    cdef int64_t[::1] bounds
+    cdef char *host_input
+    cdef char *host_output
+
+    def __init__(self, MPI_Fint comm, pieces, bounds, host, sendbuf, recvbuf, int dtype, bint yielding, Device device,
+                 size_t up):
+        Runner.__init__(self, comm, sendbuf, recvbuf, dtype, 0, yielding, device)
+        self.pieces, self.bounds, self.kept = list(pieces), bounds, host
+        self.last = <void *>up
+        self.host_input = <char *><size_t>host[0].ctypes.data
+        self.host_output = <char *><size_t>host[1].ctypes.data
+
+    cdef int _down(self, Py_ssize_t piece) except -1 nogil:
+        cdef size_t begin = self.bounds[piece] * self.itemsize, end = self.bounds[piece + 1] * self.itemsize
+        if piece + 1 >= self.bounds.shape[0] or begin == end:
+            return 0
+        return self.asked(self.calls.copy(self.host_input + begin, self.input + begin, end - begin, self.stream))
+
+    cdef int _up(self, Py_ssize_t piece) except -1 nogil:
+        cdef size_t begin = self.bounds[piece] * self.itemsize, end = self.bounds[piece + 1] * self.itemsize
+        if begin == end:
+            return 0
+        return self.asked(self.calls.copy(self.output + begin, self.host_output + begin, end - begin, self.last))
+
+    cdef int _run_piece(self, Py_ssize_t piece) except -1 with gil:
+        cdef Runner runner = <Runner>self.pieces[piece]
+        with nogil:
+            runner.run()
+        runner.at.doing = IDLE
+        return 0
+
+    cdef int reduce(self) except -1 nogil:
+        cdef Py_ssize_t piece, pieces = self.bounds.shape[0] - 1
+        self._down(0)
+        for piece in range(pieces):
+            self.at.tick = <int>piece
+            self.asked(self.calls.synchronize(self.stream))
+            if piece + 1 < pieces:
+                self._down(piece + 1)
+            self._run_piece(piece)
+            self._up(piece)
+        return 0
+
+    def position(self):
+        """Return where the plan stands, and where the piece under way does."""
+        return *Runner.position(self), *self._piece().position()
+
+    def waiting(self):
+        """Return what the piece under way waits for."""
+        return self._piece().waiting()
+
+    def _piece(self):
+        return self.pieces[min(self.at.tick, len(self.pieces) - 1)]
+
+    def close(self):
+        """Nothing to free: the pieces are plans of their own."""
+
+
+ctypedef int (*AllReduce)(const void *, void *, size_t, int, int, void *, void *) noexcept nogil
+
+
+cdef class Nccl(Runner):
+    """NCCL's allreduce: `function` is the address of ncclAllReduce, `kind` and `reduction` are NCCL's own codes.
+
+    `communicator` is the address of an ncclComm_t, and `told` gives the text of an error of NCCL.
+    """
+    cdef AllReduce function
+    cdef void *communicator
+    cdef int kind, reduction
+    cdef object told
+
+    def __init__(self, MPI_Fint comm, size_t function, size_t communicator, int kind, int reduction, told, sendbuf,
+                 recvbuf, int dtype, int op, bint yielding, Device device):
+        Runner.__init__(self, comm, sendbuf, recvbuf, dtype, op, yielding, device)
+        self.function, self.communicator = <AllReduce>function, <void *>communicator
+        self.kind, self.reduction, self.told = kind, reduction, told
+
+    cdef int reduce(self) except -1 nogil:
+        cdef int error = self.function(self.input, self.output, self.count, self.kind, self.reduction,
+                                       self.communicator, self.stream)
+        if error:
+            self._failed(error)
+        return 0
+
+    cdef int _failed(self, int error) except -1 with gil:
+        raise DeviceError(f"ncclAllReduce: {self.told(error)}")
+
+    def close(self):
+        """Nothing to free: the communicator belongs to who made it."""

@@ -17,3 +17,14 @@ def mpirun(tmp_path_factory: pytest.TempPathFactory) -> MpiRun:
 def repository() -> Path:
     """Give the top folder of this repository."""
     return Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def emulated_cuda() -> Path:
+    """Give the path of a `ddlbench._cuda` whose GPUs are emulated, compiled once for each state of its sources."""
+    from emulated_cuda import missing
+    from emulated_device import build
+
+    if reason := missing():
+        pytest.skip(reason)
+    return build()

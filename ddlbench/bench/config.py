@@ -32,8 +32,9 @@ class SweepConfig:
     `grid` None means the one the machine has. The shapes measured are the first ranks of each node (`ranks_per_node`,
     empty: all) on the first nodes (`nodes`, empty: all). `transport` is auto, direct or p2p, and `buffers` says whether
     they are ordinary arrays or such that all ranks of a node can address; `huge_pages` asks for huge pages under them
-    and under the memory that ranks share. `timeout` is for how many seconds nothing may move, None for the usual time;
-    it is no part of what is measured, and not of `to_json`.
+    and under the memory that ranks share. `device` is host, or cuda for vectors in the memory of GPUs, which several
+    ranks of a node may use where `share_device` says so. `timeout` is for how many seconds nothing may move, None for
+    the usual time; it is no part of what is measured, and not of `to_json`.
     """
 
     algorithms: tuple[str, ...] = ("ring", "mpi")
@@ -59,6 +60,8 @@ class SweepConfig:
     transport: str = "auto"
     buffers: str = "ordinary"
     huge_pages: bool = False
+    device: str = "host"
+    share_device: bool = False
     timeout: float | None = None
 
     def cells(self, dtype: DType) -> tuple[Cell, ...]:
@@ -98,6 +101,8 @@ class SweepConfig:
             "transport": self.transport,
             "buffers": self.buffers,
             "huge_pages": self.huge_pages,
+            "device": self.device,
+            "share_device": self.share_device,
         }
 
     @classmethod
@@ -235,6 +240,8 @@ _FILE_HINT = "; write the value out before a configuration file"
 _BOTH_WAYS = {"0": False, "1": True, "no": False, "yes": True, "false": False, "true": True, "off": False, "on": True}
 _PLACES = {"no": (False,), "yes": (True,), "both": (False, True), "false": (False,), "true": (True,)}
 
+HOST_TRANSPORTS, DEVICE_TRANSPORTS = ("auto", "direct", "p2p"), ("cuda-ipc", "cuda-aware", "staged")
+
 PARSERS: dict[str, Callable[[object], Any]] = {
     "min_bytes": _size,
     "max_bytes": _size,
@@ -260,9 +267,14 @@ PARSERS: dict[str, Callable[[object], Any]] = {
     "grid": _grid,
     "nodes": _counts,
     "ranks_per_node": _counts,
-    "transport": _choice({"auto": "auto", "direct": "direct", "p2p": "p2p"}, "auto, direct or p2p"),
+    "transport": _choice(
+        {name: name for name in (*HOST_TRANSPORTS, *DEVICE_TRANSPORTS)},
+        f"{', '.join(HOST_TRANSPORTS[:-1])} or {HOST_TRANSPORTS[-1]}, or on a device {', '.join(DEVICE_TRANSPORTS)}",
+    ),
     "buffers": _choice({"ordinary": "ordinary", "registered": "registered"}, "ordinary or registered"),
     "huge_pages": _choice(_BOTH_WAYS, "0 or 1"),
+    "device": _choice({"host": "host", "cuda": "cuda"}, "host or cuda"),
+    "share_device": _choice(_BOTH_WAYS, "0 or 1"),
     "timeout": _timeout,
 }
 """What a configuration file may say, and how each value is read."""
@@ -282,6 +294,7 @@ FLAGS = {
     "max_seconds": "--max-seconds",
     "per_rank": "--per-rank",
     "huge_pages": "--huge-pages",
+    "share_device": "--share-device",
     "ranks_per_node": "--ranks-per-node",
 }
 """How each key is spelt on the command line, where not `--key`."""
@@ -384,8 +397,29 @@ def _span(
     return axes.geometric(begin, end, step_factor) if step_bytes is None else axes.arithmetic(begin, end, step_bytes)
 
 
+def _check_device(config: SweepConfig) -> None:
+    """Refuse what does not exist where the vectors are to be; raises `UsageError`."""
+    on_device = config.device != "host"
+    if not on_device and config.transport in DEVICE_TRANSPORTS:
+        raise UsageError(f"--transport {config.transport} is for memory of GPUs: add --device cuda")
+    if not on_device and "nccl" in config.algorithms:
+        raise UsageError("algorithm 'nccl' reduces memory of GPUs: add --device cuda")
+    if not on_device and config.share_device:
+        raise UsageError("--share-device says that ranks share GPUs: add --device cuda")
+    wrong = {
+        f"--transport {config.transport}": config.transport in HOST_TRANSPORTS[1:],
+        f"--buffers {config.buffers}": config.buffers != "ordinary",
+        f"--cache {config.cache}": config.cache != "warm",
+        "--huge-pages": config.huge_pages,
+    }
+    named = [flag for flag, given in wrong.items() if given and on_device]
+    if named:
+        raise UsageError(f"{named[0]} is for host memory: leave it out with --device {config.device}")
+
+
 def _measurable(config: SweepConfig) -> SweepConfig:
     """Return `config`; raises `UsageError` when a dtype has no size that holds one of its elements."""
+    _check_device(config)
     for dtype in config.dtypes:
         if not config.cells(dtype):
             raise UsageError(

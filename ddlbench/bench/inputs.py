@@ -284,6 +284,11 @@ class Buffers:
         return self._receive.array
 
     @property
+    def result(self) -> Array:
+        """The result as the last check saw it."""
+        return self._receive.array
+
+    @property
     def nbytes(self) -> int:
         """The bytes of what is sent and where the result goes, one array counted once."""
         return self.send.nbytes * (1 if self.in_place else 2)

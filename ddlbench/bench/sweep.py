@@ -22,6 +22,7 @@ from ddlbench.bench.agreement import AgreedError, agreed, describe, from_root
 from ddlbench.bench.axes import Cell, format_size
 from ddlbench.bench.cold import ColdPlan, copies_needed
 from ddlbench.bench.config import SweepConfig
+from ddlbench.bench.device_buffers import DeviceBuffers
 from ddlbench.bench.environment import available_nbytes
 from ddlbench.bench.inputs import Buffers, Findings, pattern
 from ddlbench.bench.pace import LEAST_SAMPLES, Pace, Progress
@@ -38,6 +39,7 @@ from ddlbench.watch.board import LEAST_SECONDS, Board, Step
 if TYPE_CHECKING:
     from ddlbench.comm import Communicator, Plan
 
+AnyBuffers = Buffers | DeviceBuffers
 GIB = 1 << 30
 LATE_SHARE, MOST_STRETCH, MOST_PATIENCE = 0.3, 4.0, 64.0
 """Windows are stretched while more than this share of a batch comes late, up to so many times; and the time until the
@@ -126,6 +128,8 @@ class Trial:
     stopped: Stop = ""
     samples: list[npt.NDArray[np.int64]] = field(default_factory=list)
     mine: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    on_device: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    first_s: float = 0.0
     passes: list[int] = field(default_factory=list)
     late: int = 0
     missed: int = 0
@@ -155,6 +159,10 @@ class Trial:
         in_pass = self.passes[-1] if self.passes else 0
         return Progress(self.done, in_pass, self.done + self.late, self.seconds, self.per_sample, width)
 
+    def take_device(self, slowest: npt.NDArray[np.int64], late: npt.NDArray[np.bool_]) -> None:
+        """Take in what events on the devices say of a batch."""
+        self.on_device.append(slowest[~late])
+
     def take(self, slowest: npt.NDArray[np.int64], late: npt.NDArray[np.bool_], mine: npt.NDArray[np.int64]) -> None:
         """Take in a batch: samples that some rank came late for do not count."""
         if late.mean() > LATE_SHARE:
@@ -174,6 +182,7 @@ class Trial:
         self.reason = f"{self.reason}; {why}" if self.reason else why
         self.missed, self.late, self.seconds, self.timer = self.missed + self.late, 0, 0.0, timer
         self.samples, self.mine, self.passes = [], [], [0] * len(self.passes)
+        self.on_device = []
 
     def found(self, total: Findings, text: str) -> None:
         """Take in what a check found on all ranks together, and the text that says so."""
@@ -306,7 +315,7 @@ class Sweep:
         prices = [price for price in self._price(algorithm, nbytes, "") if price is not None]
         return max(LEAST_SECONDS, PATIENCE * max(prices, default=0.0) * 1e-6)
 
-    def _end(self, group: Group, trial: Trial, plan: "Plan | ColdPlan", buffers: Buffers) -> None:
+    def _end(self, group: Group, trial: Trial, plan: "Plan | ColdPlan", buffers: AnyBuffers) -> None:
         """Say what ended the point, and check its result once more."""
         if not trial.done:
             trial.status = "failed"
@@ -315,7 +324,7 @@ class Sweep:
         trial.stopped = self._comm.bcast(self._pace.stopped(trial.progress()))
         self._check(group, trial, plan, buffers, " after the timed samples")
 
-    def _begin(self, group: Group, trial: Trial, plan: "Plan | ColdPlan", buffers: Buffers, pass_: int) -> None:
+    def _begin(self, group: Group, trial: Trial, plan: "Plan | ColdPlan", buffers: AnyBuffers, pass_: int) -> None:
         """Check the result when it is the first visit, and warm up: caches, connections, an idea of the speed."""
         trial.passes.append(0)
         if pass_ == 0:
@@ -327,13 +336,24 @@ class Sweep:
             slowest = self._comm.allreduce(float(np.median(taken)) * 1e-9, op=_max())
             trial.expected_s = trial.expected_s or slowest
 
-    def _allocate(self, group: Group) -> Buffers:
-        """Return the group's buffers (collective); raises `AgreedError` where a host has no room for them."""
+    def _allocate(self, group: Group) -> AnyBuffers:
+        """Return the group's buffers (collective); raises `AgreedError` where a host or device has no room for them."""
+        if self._on_device:
+            return agreed(self._comm, lambda: self._in_device_memory(group))
         if self._config.buffers == "ordinary":
             return agreed(self._comm, lambda: self._ordinary(group))
         agreed(self._comm, lambda: self._check_room(group))
         count, in_place = group.cell.count, group.in_place
         return agreed(self._comm, lambda: Buffers(count, group.dtype, in_place=in_place, take=self._registered))
+
+    @property
+    def _on_device(self) -> bool:
+        return self._config.device != "host"
+
+    def _in_device_memory(self, group: Group) -> DeviceBuffers:
+        self._check_room(group)
+        owner = self._communicator.owner
+        return DeviceBuffers(owner, group.cell.count, group.dtype, in_place=group.in_place)
 
     def _registered(self, nbytes: int) -> Any:
         """Return memory that all ranks address (collective, and raising on all ranks alike)."""
@@ -343,11 +363,13 @@ class Sweep:
 
     def _release(self) -> None:
         """Give back the registered buffers of a visit (collective)."""
+        if self._on_device:
+            self._comm.Barrier()  # until no rank has the others' memory mapped any more
         for memory in self._held:
             self._communicator.release(memory)
         self._held = ()
 
-    def _ordinary(self, group: Group) -> Buffers:
+    def _ordinary(self, group: Group) -> AnyBuffers:
         self._check_room(group)
         huge = self._communicator.huge_pages
         if huge:
@@ -363,9 +385,10 @@ class Sweep:
                 f"this host's ranks need {need / GIB:.2f} GiB for their buffers, {room / GIB:.2f} are free"
             )
 
-    def _open(self, group: Group, trial: Trial, buffers: Buffers) -> "Plan | ColdPlan | None":
+    def _open(self, group: Group, trial: Trial, buffers: AnyBuffers) -> "Plan | ColdPlan | None":
         """Return the trial's plan, or None with the reason in the trial."""
         algorithm = trial.chosen or trial.algorithm
+        start = time.perf_counter()
         try:
             made = agreed(self._comm, partial(self._planned, group, algorithm, buffers))
         except AgreedError as failure:
@@ -376,6 +399,7 @@ class Sweep:
             else:
                 raise
             return None
+        trial.first_s = trial.first_s or time.perf_counter() - start
         trial.transport = made.transport
         if algorithm.explore:
             trial.chosen = _choice(algorithm, made.algorithm)
@@ -384,7 +408,7 @@ class Sweep:
         trial.reason = trial.reason or made.why
         return made
 
-    def _planned(self, group: Group, algorithm: BoundAlgorithm, buffers: Buffers) -> "Plan | ColdPlan":
+    def _planned(self, group: Group, algorithm: BoundAlgorithm, buffers: AnyBuffers) -> "Plan | ColdPlan":
         first = self._plan(group, algorithm, buffers)
         if self._config.cache == "warm":
             return first
@@ -396,10 +420,11 @@ class Sweep:
         algorithm = _choice(algorithm, first.algorithm)
         return ColdPlan([first, *(self._plan(group, algorithm, other) for other in others)], buffers.nbytes)
 
-    def _plan(self, group: Group, algorithm: BoundAlgorithm, buffers: Buffers) -> "Plan":
-        receive = None if group.in_place else buffers.receive
+    def _plan(self, group: Group, algorithm: BoundAlgorithm, buffers: AnyBuffers) -> "Plan":
+        receive: Any = None if group.in_place else buffers.receive
+        send: Any = buffers.send
         return self._communicator.plan(
-            buffers.send,
+            send,
             receive,
             op=group.op,
             algorithm=algorithm,
@@ -407,12 +432,14 @@ class Sweep:
             transport=self._config.transport,
         )
 
-    def _check(self, group: Group, trial: Trial, plan: "Plan | ColdPlan", buffers: Buffers, when: str) -> None:
+    def _check(self, group: Group, trial: Trial, plan: "Plan | ColdPlan", buffers: AnyBuffers, when: str) -> None:
         """Run the plan once on fresh input and compare every element on every rank with what it must be."""
         given = pattern(group.dtype, group.op, self._comm.rank, self._comm.size)
         buffers.prepare(given)
         start = time.perf_counter()
         plan.execute()
+        if trial.wrong is None and not trial.done:
+            trial.first_s += time.perf_counter() - start
         trial.per_sample = trial.per_sample or _share(start, 1)
         if self._config.check:
             mine = buffers.check(given)
@@ -420,9 +447,9 @@ class Sweep:
             total, bad = Findings(wrong, changed, damaged), bool(wrong or changed or damaged)
             trial.found(total, self._told(total, mine, group.dtype, buffers) + when if bad else "")
 
-    def _told(self, total: Findings, mine: Findings, dtype: DType, buffers: Buffers) -> str:
+    def _told(self, total: Findings, mine: Findings, dtype: DType, buffers: AnyBuffers) -> str:
         """Return what a failed check found on all ranks, in words, and the first wrong element (collective)."""
-        gathered = self._comm.allgather((zlib.crc32(buffers.receive.data), mine.first))
+        gathered = self._comm.allgather((zlib.crc32(buffers.result.data), mine.first))
         alike = "all ranks have the same result"
         if len({digest for digest, _ in gathered}) > 1:
             alike = "the ranks' results differ"
@@ -461,6 +488,11 @@ class Sweep:
         both = np.array([taken.durations, taken.late])
         self._comm.Allreduce(_in_place(), both, _max())
         trial.take(both[0], both[1] > 0, taken.durations)
+        ask = getattr(plan, "device_ns", None)
+        if ask is not None:
+            seen = ask()[-batch:]
+            self._comm.Allreduce(_in_place(), seen, _max())
+            trial.take_device(seen, both[1] > 0)
         trial.seconds += time.perf_counter() - start
         if trial.timer.fallback is not None and trial.late >= MANY_LATE and trial.late > 10 * trial.done:
             trial.start_anew(trial.timer.fallback)
@@ -480,7 +512,7 @@ class Sweep:
             nodes=self._layout.nodes,
             ranks_per_node=self._layout.ranks_per_node,
             ranks=self._layout.ranks,
-            device="cpu",
+            device="cuda" if self._on_device else "cpu",
             transport=trial.transport,
             sync=trial.timer.sync,
             samples_ns=tuple(map(int, slowest)),
@@ -495,7 +527,16 @@ class Sweep:
             bound_us=bound_us,
             model_us=model_us,
             multiplicity=group.cell.multiplicity,
+            device_ns=tuple(map(int, np.concatenate([np.empty(0, np.int64), *trial.on_device]))),
+            first_us=self._first_us(trial),
         )
+
+    def _first_us(self, trial: Trial) -> float | None:
+        """Return what the first plan and its first run took on the slowest rank (collective); None on the host."""
+        if not self._on_device:
+            return None
+        seconds = self._comm.allreduce(trial.first_s, op=_max())
+        return round(seconds * 1e6, 1) if seconds else None
 
     def _per_rank(self, trial: Trial) -> tuple[tuple[int, ...], ...] | None:
         """Return each rank's own times, on rank 0 where they were asked for (collective)."""

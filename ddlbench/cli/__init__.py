@@ -12,7 +12,10 @@ from ddlbench import __version__
 from ddlbench.cli.ending import ended
 from ddlbench.errors import unknown
 
-VERBS = ("sweep", "report", "list", "show", "verify", "import", "compare", "predict", "fit", "tune", "lab", "launch")
+VERBS = (
+    *("sweep", "report", "list", "show", "verify", "import", "compare", "predict", "fit", "accept", "tune"),
+    *("lab", "launch"),
+)
 """Each is a module of this package whose `command` is the click command; a keyword of Python has a `_` behind it."""
 
 

@@ -11,7 +11,7 @@ from ddlbench.records import Run
 
 def header(run: Run, config: SweepConfig, links: Links, shapes: Sequence[Shape], sync: str) -> list[str]:
     """Return the lines, each a comment to whoever reads the table by program."""
-    about = (_machine(run, config, shapes), _shapes(shapes), _links(links), _proofs(run), _clock(run))
+    about = (_machine(run, config, shapes), _devices(run), _shapes(shapes), _links(links), _proofs(run), _clock(run))
     lines = (*about, _method(config, sync), *_notes(run, config))
     return [f"# {line}" for line in lines if line]
 
@@ -23,6 +23,16 @@ def _machine(run: Run, config: SweepConfig, shapes: Sequence[Shape]) -> str:
     where = f"{_counted(topology['ranks'], 'rank')} on {_counted(topology['nodes'], 'node')} ({shown})"
     grid = "" if len(shapes) > 1 else f"grid {config.grid or shapes[0].topology.grid()}, "
     return f"ddlbench {run.ddlbench}: {where}, {grid}{run.mpi['library']} {run.mpi['version']}"
+
+
+def _devices(run: Run) -> str:
+    """Return which GPUs hold the vectors; nothing where the host does."""
+    devices = run.environment.get("devices")
+    if devices is None:
+        return ""
+    kinds = ", ".join(dict.fromkeys(place["name"] for place in devices["ranks"]))
+    shared = ", shared by ranks of a node" if devices["shared"] else ""
+    return f"vectors on {kinds}{shared}; CUDA of the driver {devices['driver']}, of the build {devices['runtime']}"
 
 
 def _shapes(shapes: Sequence[Shape]) -> str:

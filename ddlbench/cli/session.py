@@ -31,6 +31,7 @@ from ddlbench.bench.shapes import Shape, shapes
 from ddlbench.bench.sleeping import apart
 from ddlbench.bench.sweep import Layout, Sweep
 from ddlbench.bench.timer import MOST_ERROR_US, Timer, choose_timer
+from ddlbench.cli.devices import take_devices
 from ddlbench.cli.ending import Interrupted
 from ddlbench.cli.faults import Faults, finish_mpi, start_seconds
 from ddlbench.cli.header import header
@@ -108,7 +109,10 @@ def _watched(request: Request, watchdog: Watchdog, faults: Faults) -> int:
     agreed(world, lambda: check_expected("nodes", communicator.topology.nodes, request.expect_nodes))
     watchdog.number(MPI.Group.Translate_ranks(world.group, range(world.size), communicator.comm.group))
     watchdog.board.limit_s = config.timeout or LEAST_SECONDS
-    status = Session(request, config, communicator, watchdog.board, faults).run()
+    devices = take_devices(communicator, config) if config.device != "host" else None
+    session = Session(request, config, communicator, watchdog.board, faults)
+    session.devices = devices
+    status = session.run()
     communicator.close()
     return status
 
@@ -144,7 +148,9 @@ def library() -> str:
 
 
 class Session:
-    """One sweep on an open communicator, which has all ranks of the launch."""
+    """One sweep on an open communicator, which has all ranks of the launch; `devices` is what is stored of theirs."""
+
+    devices: dict[str, Any] | None = None
 
     def __init__(
         self, request: Request, config: SweepConfig, communicator: Communicator, board: Board, faults: Faults
@@ -255,13 +261,16 @@ class Session:
             created=self._started.isoformat(timespec="seconds"),
             command=self._request.command,
             config=self._config.to_json(),
-            environment=environment() | {"compiler": _engine.compiler(), "simd": _engine.simd()},
+            environment=environment() | {"compiler": _engine.compiler(), "simd": _engine.simd()} | self._of_devices(),
             mpi={"library": name, "version": ".".join(map(str, version))},
             topology=topology.to_json(),
             huge_pages=self._huge_pages(),
             trust=self._doubts([stage.shape for stage in stages]),
             proofs=tuple(proofs),
         )
+
+    def _of_devices(self) -> dict[str, Any]:
+        return {} if self.devices is None else {"devices": self.devices}
 
     def _huge_pages(self) -> dict[str, Any] | None:
         """Return what is stored of huge pages, of all ranks until now; None where nobody asked (collective)."""
@@ -354,6 +363,8 @@ class Session:
         self, links: Links, at: Layout, bound: BoundAlgorithm, nbytes: int, transport: str
     ) -> tuple[float | None, float | None]:
         """Return the lower bound and the predicted time in microseconds, None where there is none."""
+        if self._config.device != "host":
+            return None, None  # the links that were probed are those of host memory
         if transport.startswith("direct"):
             least, predicted = memory_prices(links, at.ranks, nbytes)
             return _micro(least), _micro(predicted)

@@ -53,7 +53,9 @@ from ddlbench.cli.numbers import Whole
 @click.option("-c", "check", is_flag=False, flag_value="1", metavar="[0|1]", help="Check results, as --check (1).")
 @click.option("--check/--no-check", "checked", default=None, help="Compare every element of every result, or none.")
 @click.option(
-    "--transport", metavar="[auto|direct|p2p]", help="Shared memory inside nodes (direct, auto), or messages alone."
+    "--transport",
+    metavar="[auto|direct|p2p]",
+    help="Shared memory inside nodes (direct, auto), or messages alone; on GPUs cuda-ipc, cuda-aware or staged.",
 )
 @click.option(
     "--buffers", metavar="[ordinary|registered]", help="Arrays of any memory, or such as all ranks of a node address."
@@ -64,6 +66,14 @@ from ddlbench.cli.numbers import Whole
     flag_value="1",
     metavar="[0|1]",
     help="Put buffers, and what ranks share, in huge pages (0); refused where there are none.",
+)
+@click.option("--device", metavar="[host|cuda]", help="Where the vectors are: cuda is in the memory of GPUs (host).")
+@click.option(
+    "--share-device",
+    is_flag=False,
+    flag_value="1",
+    metavar="[0|1]",
+    help="Let ranks of a node use one GPU together (0); without it that is refused.",
 )
 @click.option("--grid", metavar="XxY", help="Ranks of a node × nodes (as found).")
 @click.option("--nodes", metavar="N,…", help="Measure on the first N nodes, and so on for each number (all nodes).")

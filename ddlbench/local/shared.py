@@ -42,7 +42,7 @@ class Cut:
 class Runnable:
     """What runs: the engine's runner, the transport's name in records, the segments, and what gives its slot back."""
 
-    runner: _engine.Direct
+    runner: _engine.Runner
     transport: str
     segments: int
     close: Callable[[], None]

@@ -6,6 +6,8 @@ History of the format
         place of samples.
     3   how the samples were come by: `passes`, `late`, `stopped`, `cache`, and `per_rank_ns` where asked for.
     4   points that were priced and not run: the kind `predicted`.
+    5   over memory that ranks share, a bound and a model of that memory, where older lines have those of messages.
+    6   points of vectors on devices: `device_ns`, the samples by events there, and `first_us`.
 """
 
 from collections.abc import Mapping
@@ -15,10 +17,11 @@ from typing import Any, Literal
 from ddlbench.errors import UsageError
 from ddlbench.records.fields import read_fields, read_object, read_version, with_added
 
-VERSION = 5
+VERSION = 6
 ADDED: Mapping[int, Mapping[str, Any]] = {
     2: {"stated": None},
     3: {"passes": (), "late": 0, "stopped": "", "cache": "warm", "per_rank_ns": None},
+    6: {"device_ns": (), "first_us": None},
 }
 """From a version of the format to the fields it added, with what stands for them in a line of an older version."""
 
@@ -57,6 +60,9 @@ class Point:
     its samples, or its time was up ("" when it was not timed). `cache` is "cold" when caches were emptied before each
     sample. `per_rank_ns`, where it was asked for, has each rank's own time for each of the samples.
 
+    Of a point on a device `device_ns` are the same samples by events there, each that of the slowest rank, and
+    `first_us` is how many microseconds the slowest rank took to make the first plan and run it once.
+
     A point of the kind "imported" was read from another program's log. It has no samples but, when it was timed, the
     times `stated` there; its `sync` is "", for no log says how the ranks' starts were aligned.
 
@@ -90,6 +96,8 @@ class Point:
     per_rank_ns: tuple[tuple[int, ...], ...] | None = None
     kind: Kind = "measured"
     stated: Stated | None = None
+    device_ns: tuple[int, ...] = ()
+    first_us: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the point as the JSON object of its line."""
@@ -97,6 +105,7 @@ class Point:
         stated = None if self.stated is None else asdict(self.stated)
         per_rank = None if self.per_rank_ns is None else [list(samples) for samples in self.per_rank_ns]
         lists = {"samples_ns": list(self.samples_ns), "passes": list(self.passes), "per_rank_ns": per_rank}
+        lists["device_ns"] = list(self.device_ns)
         return {"version": VERSION, **values, **lists, "stated": stated}
 
     @classmethod
@@ -134,5 +143,7 @@ def _check_samples(point: Point, where: str) -> None:
         raise UsageError(f"{where}: status is 'ok', but samples_ns is empty")
     if point.passes and sum(point.passes) != samples:
         raise UsageError(f"{where}: passes have {sum(point.passes)} samples together, samples_ns has {samples}")
+    if point.device_ns and len(point.device_ns) != samples:
+        raise UsageError(f"{where}: device_ns has {len(point.device_ns)} samples, samples_ns has {samples}")
     if point.per_rank_ns is not None and [*map(len, point.per_rank_ns)] != [samples] * point.ranks:
         raise UsageError(f"{where}: per_rank_ns is not {samples} samples for each of {point.ranks} ranks")

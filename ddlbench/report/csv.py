@@ -16,7 +16,7 @@ from ddlbench.report.scaling_table import Scaling, table_of
 SIGNIFICANT = 6
 
 
-def _figure(value: float) -> str:
+def figure(value: float) -> str:
     """Return a figure to six significant digits, without an exponent; empty when it does not apply."""
     if not math.isfinite(value):
         return ""
@@ -38,7 +38,7 @@ def as_text(table: pd.DataFrame) -> pd.DataFrame:
     text = table.copy()
     for name in table.columns:
         if table[name].dtype == "float64":
-            text[name] = table[name].map(_time if name.startswith("time_us") else _figure)
+            text[name] = table[name].map(_time if name.startswith("time_us") else figure)
         elif table[name].dtype == "bool":
             text[name] = table[name].map({True: "true", False: "false"})
         elif table[name].dtype == "object":

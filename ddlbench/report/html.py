@@ -51,7 +51,7 @@ def render(runs: Loaded | Mapping[str, Loaded] | Runs, baseline: str | None = No
     none of the runs.
     """
     shown = Runs.of(runs)
-    template, words = _environment().get_template("page.html"), _words(shown, chosen(shown, baseline))
+    template, words = environment().get_template("page.html"), _words(shown, chosen(shown, baseline))
     bare = template.render(words, held=NO_SAMPLES, samples=None)
     held = kept(shown.points, LIMIT - len(bare.encode()))
     return template.render(words, held=held, samples=samples_payload(shown, held))
@@ -79,8 +79,8 @@ def _words(runs: Runs, baseline: Shape | None) -> dict[str, Any]:
         "no_bound": NO_BOUND if lacks_bound(runs.table).any() else "",
         "imported": bool((runs.table["statistic"] == "mean").any()),
         "data": data,
-        "style": _part("style.css"),
-        "script": Markup("\n").join(_part(name) for name in SCRIPTS),
+        "style": part("style.css"),
+        "script": Markup("\n").join(part(name) for name in SCRIPTS),
         "plotly": _plotly(),
     }
 
@@ -90,16 +90,17 @@ def _cut(standing: list[Standing]) -> tuple[list[Standing], int]:
     return standing[:ROWS], max(0, len(standing) - ROWS)
 
 
-def _environment() -> Environment:
-    environment = Environment(autoescape=True, loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined)
-    environment.trim_blocks = environment.lstrip_blocks = True
+def environment() -> Environment:
+    """Return what renders the templates: every text is escaped, and a name that is not given is an error."""
+    found = Environment(autoescape=True, loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined)
+    found.trim_blocks = found.lstrip_blocks = True
     compact: dict[str, Any] = {"separators": (",", ":"), "allow_nan": False}
-    environment.filters["counted"] = counted
-    environment.policies["json.dumps_kwargs"] = compact
-    return environment
+    found.filters["counted"] = counted
+    found.policies["json.dumps_kwargs"] = compact
+    return found
 
 
-def _part(name: str) -> Markup:
+def part(name: str) -> Markup:
     """Return a style sheet or script of ours as it stands."""
     return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
 
@@ -113,3 +114,8 @@ def _plotly() -> Markup:
     path = Path(spec.origin).parent / "package_data" / "plotly.min.js"
     with naming(path, "read"):
         return Markup(path.read_text(encoding="utf-8"))
+
+
+def plotly() -> Markup:
+    """Return the chart library as a script for a page; raises `DdlbenchError` where there is none."""
+    return _plotly()

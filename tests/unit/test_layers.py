@@ -22,15 +22,29 @@ ALLOWED = {
     "algorithms": {"schedule"},
     "topology": {"schedule"},
     "pages": set(),
-    "comm": {*SCHEDULES, "topology", "tuning", "local", "pages", "_engine"},
+    "comm": {*SCHEDULES, "topology", "tuning", "local", "device", "pages", "_engine"},
+    "device": {"schedule", "local", "_engine", "_cuda"},
     "local": {"schedule", "pages", "_engine"},
     "cost": {*SCHEDULES, "topology"},
     "cost.probe": {*SCHEDULES, "topology", "comm", "_engine", "_reduce"},
     "cost.streams": {"comm"},
     "links": {"schedule", "topology", "comm", "cost", "bench", "watch", "_engine", "_reduce"},
+    "accept": {
+        *SCHEDULES,
+        "topology",
+        "comm",
+        "cost",
+        "links",
+        "bench",
+        "watch",
+        "records",
+        "report",
+        "launch",
+        "_reduce",
+    },
     "records": set(),
     "watch": {"_deadline"},
-    "bench": {*SCHEDULES, "topology", "comm", "records", "watch", "_clock"},
+    "bench": {*SCHEDULES, "topology", "comm", "device", "records", "watch", "_clock"},
     "training": {*SCHEDULES, "cost"},
     "report": {"records"},
     "foreign": {"records"},
@@ -41,12 +55,14 @@ ALLOWED = {
     "lab": set(),
     "launch": {"schedule", "records", "bench"},
     "peers": {*SCHEDULES, "topology", "records", "bench", "report", "foreign", "lab"},
+    "timeline": {*SCHEDULES, "cost"},
+    "model": {*SCHEDULES, "cost", "records", "bench", "report", "lab", "peers"},
     "peers.lab_rank": {"comm", "bench", "records", "_engine"},
     "peers.memory_rank": {"comm"},
 }
 # The command line stands on top, and the package's own module loads the public names when they are first used.
 UNBOUND = {"cli", "__main__", "__init__"}
-MAY_IMPORT_MPI = {"comm", "local", "topology", "bench", "cli"}
+MAY_IMPORT_MPI = {"comm", "local", "device", "topology", "bench", "cli"}
 
 
 def modules() -> list[str]:

@@ -42,7 +42,8 @@ def test_a_run_read_back_is_the_run():
 
 def test_a_line_has_the_fields_of_the_format_and_no_others():
     assert sorted(synthetic.point().to_json()) == [
-        *("algorithm", "bound_us", "cache", "count", "device", "dtype", "in_place", "kind", "late", "model_us"),
+        *("algorithm", "bound_us", "cache", "count", "device", "device_ns", "dtype", "first_us", "in_place"),
+        *("kind", "late", "model_us"),
         *("multiplicity", "nbytes", "nodes", "op", "passes", "per_rank_ns", "ranks", "ranks_per_node", "reason"),
         *("samples_ns", "stated", "status", "stopped", "sync", "transport", "version", "wrong"),
     ]
@@ -94,7 +95,7 @@ def test_an_unknown_field_is_refused_with_the_nearest_spelling():
         ("status", "okay", "did you mean 'ok'"),
         ("kind", "guessed", "unknown kind 'guessed'"),
         ("version", "1", "a whole number"),
-        ("version", 0, "expected 1 to 5"),
+        ("version", 0, "expected 1 to 6"),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_refused_with_field_and_expectation(field, value, expected):
@@ -106,8 +107,8 @@ def test_a_value_of_the_wrong_kind_is_refused_with_field_and_expectation(field, 
 
 
 def test_a_newer_version_is_refused_by_name_before_its_fields_are_looked_at():
-    with pytest.raises(UsageError, match=r"points.jsonl line 2: format version 6 is newer .* update ddlbench"):
-        Point.from_json({"version": 6, "colour": "red"}, "points.jsonl line 2")
+    with pytest.raises(UsageError, match=r"points.jsonl line 2: format version 7 is newer .* update ddlbench"):
+        Point.from_json({"version": 7, "colour": "red"}, "points.jsonl line 2")
     with pytest.raises(UsageError, match=r"run.json: format version 9 is newer"):
         Run.from_json({"format": "ddlbench-run", "version": 9})
 

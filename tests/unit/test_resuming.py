@@ -16,7 +16,11 @@ OTHER = {
     "warmup": "1", "ci": "1%", "max_seconds": "0.25", "passes": "2", "seed": "9", "sync": "barrier", "cache": "cold",
     "per_rank": "1", "check": "0", "grid": "2x2", "workload": "resnet50", "fuse": "1M", "nodes": "1,2",
     "ranks_per_node": "1,2", "transport": "p2p", "buffers": "registered", "huge_pages": "1",
+    "device": "cuda", "share_device": "1",
 }  # fmt: skip
+
+ON_GPUS = ("device", "share_device")
+"""Keys of sweeps on GPUs: others of `OTHER` are for host memory alone."""
 
 
 def changed(run, part, **values):
@@ -31,7 +35,7 @@ def test_there_is_another_value_for_every_key_of_a_configuration():
     assert OTHER.keys() == load(None, {}).to_json().keys()
 
 
-@pytest.mark.parametrize("key", sorted(OTHER.keys() - {"fuse"}))
+@pytest.mark.parametrize("key", sorted(OTHER.keys() - {"fuse", "share_device"}))
 def test_every_key_of_the_configuration_must_be_the_same(key):
     other = replace(RUN, config=load(None, {key: OTHER[key]}).to_json())
     differences = list(differing(RUN, other))
@@ -89,8 +93,9 @@ def test_the_record_keeps_how_the_run_began_and_every_doubt():
     assert joined(there, here, 0).clock is None, "without points there is no start to keep to"
 
 
-@pytest.mark.parametrize("flags", [{}, {key: OTHER[key] for key in OTHER.keys() - {"workload", "fuse"}},
-                                   {key: OTHER[key] for key in OTHER.keys() - {"sizes"}}])  # fmt: skip
+@pytest.mark.parametrize("flags", [{}, {key: OTHER[key] for key in OTHER.keys() - {"workload", "fuse", *ON_GPUS}},
+                                   {key: OTHER[key] for key in ON_GPUS},
+                                   {key: OTHER[key] for key in OTHER.keys() - {"sizes", *ON_GPUS}}])  # fmt: skip
 def test_a_configuration_is_had_back_from_its_record(flags):
     config = load(None, flags)
     assert SweepConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
