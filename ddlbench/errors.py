@@ -37,7 +37,7 @@ class DeviceError(DdlbenchError):
 
 
 class NoDeviceError(DeviceError):
-    """There is no GPU to work with: no driver, an old one, no device this process may use, or not as it was asked for."""
+    """There is no GPU to work with: no driver, an old one, no device this process may use, or not as asked for."""
 
     exit_status = 2
 
