@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -69,8 +69,18 @@ class Layout:
 
 
 Key = tuple[str, int, str, str, bool, int, str, int]
-Price = Callable[[BoundAlgorithm, int, str], tuple[float | None, float | None]]
-"""From an algorithm and a vector's bytes to the lower bound and the predicted time, in microseconds."""
+
+
+class Priced(NamedTuple):
+    """The lower bound and the predicted time in microseconds, None where there is none; and which limit binds."""
+
+    bound_us: float | None = None
+    model_us: float | None = None
+    limit: str = ""
+
+
+Price = Callable[[BoundAlgorithm, int, str], Priced]
+"""From an algorithm, a vector's bytes and a transport to what it is priced at."""
 
 
 @dataclass(frozen=True)
@@ -312,8 +322,8 @@ class Sweep:
 
     def _patience_s(self, algorithm: BoundAlgorithm, nbytes: int) -> float:
         """Return for how long nothing may move in a run: many times what it should take, and a minute at least."""
-        prices = [price for price in self._price(algorithm, nbytes, "") if price is not None]
-        return max(LEAST_SECONDS, PATIENCE * max(prices, default=0.0) * 1e-6)
+        priced = self._price(algorithm, nbytes, "")
+        return max(LEAST_SECONDS, PATIENCE * max(priced.bound_us or 0.0, priced.model_us or 0.0) * 1e-6)
 
     def _end(self, group: Group, trial: Trial, plan: "Plan | ColdPlan", buffers: AnyBuffers) -> None:
         """Say what ended the point, and check its result once more."""
@@ -501,7 +511,7 @@ class Sweep:
     def _point(self, group: Group, trial: Trial) -> Point:
         """Return the trial as a record, complete on rank 0 (collective)."""
         slowest = np.concatenate([np.empty(0, np.int64), *trial.samples])
-        bound_us, model_us = self._price(trial.algorithm, group.cell.nbytes, trial.transport)
+        priced = self._price(trial.algorithm, group.cell.nbytes, trial.transport)
         return Point(
             algorithm=trial.algorithm.name,
             nbytes=group.cell.nbytes,
@@ -524,8 +534,9 @@ class Sweep:
             status=trial.status,
             reason=trial.reason,
             wrong=trial.wrong,
-            bound_us=bound_us,
-            model_us=model_us,
+            bound_us=priced.bound_us,
+            limit=priced.limit,
+            model_us=priced.model_us,
             multiplicity=group.cell.multiplicity,
             device_ns=tuple(map(int, np.concatenate([np.empty(0, np.int64), *trial.on_device]))),
             first_us=self._first_us(trial),

@@ -23,7 +23,7 @@ from ddlbench.cli.timelines import checked as checked_timeline
 from ddlbench.cli.trained import Training, training_csv, training_tables
 from ddlbench.cli.what_if import Outcome, Variant, variants_of, what_if_files, what_if_tables
 from ddlbench.cost import described
-from ddlbench.cost.limits import limits
+from ddlbench.cost.limits import binding, limits
 from ddlbench.cost.machine import Machine
 from ddlbench.cost.network import Placement
 from ddlbench.cost.predictor import Predictor
@@ -236,7 +236,7 @@ def _points(
     for placement in placements:
         for dtype in config.dtypes:
             for cell in config.cells(dtype):
-                bound_us = max(limits(machine, placement, cell.nbytes).values(), default=0.0) * 1e6
+                least = limits(machine, placement, cell.nbytes)
                 for text in config.algorithms:
                     yield Point(
                         kind="predicted",
@@ -252,7 +252,8 @@ def _points(
                         device=machine.device or "cpu",
                         sync="model",
                         samples_ns=(),
-                        bound_us=bound_us if placement.ranks > 1 else None,
+                        bound_us=max(least.values()) * 1e6 if least else None,
+                        limit=binding(least),
                         **_priced(predictor, machine, algorithms[text, placement], text, placement, cell.nbytes),
                     )
 

@@ -29,7 +29,7 @@ from ddlbench.bench.environment import Ticks, clock_apart, environment, load_ave
 from ddlbench.bench.environment import partial as partial_job
 from ddlbench.bench.shapes import Shape, shapes
 from ddlbench.bench.sleeping import apart
-from ddlbench.bench.sweep import Layout, Sweep
+from ddlbench.bench.sweep import Layout, Priced, Sweep
 from ddlbench.bench.timer import MOST_ERROR_US, Timer, choose_timer
 from ddlbench.cli.devices import take_devices
 from ddlbench.cli.ending import Interrupted
@@ -39,7 +39,8 @@ from ddlbench.cli.recorder import Opened, Recorder
 from ddlbench.cli.resuming import config_of
 from ddlbench.cli.stage import Stage, layout_of
 from ddlbench.comm import Communicator
-from ddlbench.cost.closed import memory_prices, prices
+from ddlbench.cost.closed import bounds, memory_bounds, model_seconds
+from ddlbench.cost.limits import binding
 from ddlbench.cost.links import Links
 from ddlbench.cost.probe import probe_links, probe_memory
 from ddlbench.errors import ProofError, UnsupportedError, UsageError
@@ -359,17 +360,20 @@ class Session:
         told = {**(record.clock or {}), **clock.summary().to_json()}
         return replace(record, clock=told, huge_pages=pages, trust=tuple(dict.fromkeys((*record.trust, *flags))))
 
-    def _price(
-        self, links: Links, at: Layout, bound: BoundAlgorithm, nbytes: int, transport: str
-    ) -> tuple[float | None, float | None]:
-        """Return the lower bound and the predicted time in microseconds, None where there is none."""
-        if self._config.device != "host":
-            return None, None  # the links that were probed are those of host memory
-        if transport.startswith("direct"):
-            least, predicted = memory_prices(links, at.ranks, nbytes)
-            return _micro(least), _micro(predicted)
-        least, predicted = prices(links, at.nodes, at.ranks, bound, nbytes, shared=transport.startswith("mixed"))
-        return _micro(least), _micro(predicted)
+    def _price(self, links: Links, at: Layout, bound: BoundAlgorithm, nbytes: int, transport: str) -> Priced:
+        """Return the lower bound, which limit it is, and the predicted time; an empty vector has neither."""
+        if self._config.device != "host" or not nbytes:
+            return Priced()  # the links that were probed are those of host memory
+        if transport.startswith("direct"):  # and closed forms count messages
+            return _priced(memory_bounds(links, at.ranks, nbytes), None)
+        least = bounds(links, at.nodes, at.ranks, nbytes, shared=transport.startswith("mixed"))
+        return _priced(least, model_seconds(links, at.nodes, at.ranks, bound, nbytes))
+
+
+def _priced(least: Mapping[str, float], predicted: float | None) -> Priced:
+    """Return the greatest bound and the prediction, both given in seconds."""
+    limit = binding(least)
+    return Priced(_micro(least.get(limit)), _micro(predicted), limit)
 
 
 def _micro(seconds: float | None) -> float | None:

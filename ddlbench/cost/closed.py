@@ -10,7 +10,12 @@ from ddlbench.schedule.algorithm import BoundAlgorithm
 
 
 def bound_seconds(links: Links, nodes: int, ranks: int, nbytes: int, *, shared: bool = False) -> float | None:
-    """Return the greatest of the lower bounds for an allreduce of `nbytes`; None with one rank and for an empty vector.
+    """Return the greatest of `bounds`; None where there are none."""
+    return max(bounds(links, nodes, ranks, nbytes, shared=shared).values(), default=None)
+
+
+def bounds(links: Links, nodes: int, ranks: int, nbytes: int, *, shared: bool = False) -> dict[str, float]:
+    """Return the lower bounds for an allreduce of `nbytes` by name, in seconds; none for one rank or an empty vector.
 
     `ranks` are on the first `nodes` nodes. ceil(log2 p) latencies; 2(p-1)/p n bytes through the fastest link; and what
     the nodes' network links must carry. Reduction is not counted: a fast enough kernel hides it. `shared` says that
@@ -20,21 +25,19 @@ def bound_seconds(links: Links, nodes: int, ranks: int, nbytes: int, *, shared: 
         ranks = nodes
     known = [link for link in _known(links, nodes, ranks) if link]
     if ranks < 2 or not nbytes or not known:
-        return None
+        return {}
     latency = (ranks - 1).bit_length() * min(link.latency_s for link in known)
     rates, burst = ((), 0.0) if nodes == 1 else (links.node_bytes_per_s[:nodes], links.burst_nbytes)
     fastest = max([*(link.bytes_per_s for link in known), *rates])
     bandwidth = (2 * (ranks - 1) / ranks * nbytes - burst) / fastest
-    return max(latency, bandwidth, network_seconds(links, nodes, nbytes))
+    found = {"latency": latency, "bandwidth": bandwidth}
+    return found | ({"cards": network_seconds(links, nodes, nbytes)} if nodes > 1 else {})
 
 
-def memory_prices(links: Links, ranks: int, nbytes: int) -> tuple[float | None, None]:
-    """Return the lower bound in seconds for `ranks` of one node that share memory, None where it was not measured.
-
-    There is no model: closed forms count messages.
-    """
+def memory_bounds(links: Links, ranks: int, nbytes: int) -> dict[str, float]:
+    """Return the lower bounds by name, in seconds, for `ranks` of one node that share memory; none if not measured."""
     memory = links.memory_of(ranks)
-    return (memory.least_seconds(nbytes) if memory and nbytes else None), None
+    return {"latency": memory.handoff_s, "memory": memory.least_seconds(nbytes)} if memory and nbytes else {}
 
 
 def network_seconds(links: Links, nodes: int, nbytes: int) -> float:
@@ -77,17 +80,6 @@ def model_seconds(links: Links, nodes: int, ranks: int, algorithm: BoundAlgorith
         + max(inside, across)
         + _seconds(costs.reduced, nbytes, links.reduce_bytes_per_s)
     )
-
-
-def prices(
-    links: Links, nodes: int, ranks: int, algorithm: BoundAlgorithm, nbytes: int, *, shared: bool = False
-) -> tuple[float | None, float | None]:
-    """Return the lower bound and what the model says, in seconds; None where there is none. `shared`: see there.
-
-    For an empty vector nothing is sent, so it has neither: what the model says at 0 is where its line begins.
-    """
-    predicted = model_seconds(links, nodes, ranks, algorithm, nbytes) if nbytes else None
-    return bound_seconds(links, nodes, ranks, nbytes, shared=shared), predicted
 
 
 def _seconds(vectors: Fraction, nbytes: int, bytes_per_s: float) -> float:

@@ -13,6 +13,7 @@ Source: Chan et al., Concurrency and Computation 19 (2007); Bar-Noy and Kipnis, 
 """
 
 import heapq
+from collections.abc import Mapping
 from functools import lru_cache
 
 from ddlbench.cost.machine import Machine
@@ -36,7 +37,7 @@ def limits(machine: Machine, placement: Placement, nbytes: float) -> dict[str, f
     return found
 
 
-def binding(bounds: dict[str, float]) -> str:
+def binding(bounds: Mapping[str, float]) -> str:
     """Return the name of the greatest bound, "" of none."""
     return max(bounds, key=bounds.__getitem__, default="")
 

@@ -40,7 +40,7 @@ class Memory:
     copies: tuple[tuple[int, float], ...]
 
     def least_seconds(self, nbytes: int) -> float:
-        """Return what an allreduce of `nbytes` cannot be faster than: one handoff, and the copies but for another.
+        """Return what an allreduce of `nbytes` cannot be faster than for its bytes: the copies, but for one handoff.
 
         Between two sizes that were measured the better rate of both counts, above the largest its own.
         """
@@ -48,7 +48,7 @@ class Memory:
         at = bisect_left(sizes, nbytes)
         near = self.copies[max(at - 1, 0) : at + 1] if at == len(sizes) or sizes[at] != nbytes else (self.copies[at],)
         copied = nbytes * min(seconds / size for size, seconds in near)
-        return max(self.handoff_s, copied - self.handoff_s)
+        return copied - self.handoff_s
 
 
 @dataclass(frozen=True)

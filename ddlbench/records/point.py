@@ -21,7 +21,7 @@ VERSION = 6
 ADDED: Mapping[int, Mapping[str, Any]] = {
     2: {"stated": None},
     3: {"passes": (), "late": 0, "stopped": "", "cache": "warm", "per_rank_ns": None},
-    6: {"device_ns": (), "first_us": None},
+    6: {"device_ns": (), "first_us": None, "limit": ""},
 }
 """From a version of the format to the fields it added, with what stands for them in a line of an older version."""
 
@@ -51,8 +51,8 @@ class Point:
 
     `nbytes` and `count` are the size of the vector in bytes and in elements; `ranks_per_node` is "" where nodes hold
     different numbers of ranks. `samples_ns` are the timed repetitions in the order they ran, each the time of the
-    slowest rank. `bound_us` is the lower bound from the probed links and `model_us` the predicted time, in
-    microseconds. `wrong` counts wrong elements over all ranks and is None where the result was not checked.
+    slowest rank. `bound_us` is the lower bound from the probed links, `limit` which limit that is, and `model_us` the
+    predicted time, in microseconds. `wrong` counts wrong elements over all ranks and is None where the result was not checked.
     `multiplicity` says how many tensors of a workload have this size. `reason` says why a status is not ok.
 
     `passes` says how many of the samples each pass over the sweep gave, in order. `late` samples were left out because
@@ -87,6 +87,7 @@ class Point:
     reason: str = ""
     wrong: int | None = None
     bound_us: float | None = None
+    limit: str = ""
     model_us: float | None = None
     multiplicity: int = 1
     passes: tuple[int, ...] = ()
@@ -133,7 +134,7 @@ def _without_foreign_bound(line: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     if line["version"] >= 5 or not str(line.get("transport")).startswith("direct"):
         return line
-    return {**line, "bound_us": None, "model_us": None}
+    return {**line, "bound_us": None, "limit": "", "model_us": None}
 
 
 def _check_samples(point: Point, where: str) -> None:

@@ -125,10 +125,11 @@ def _results(caption: str, rows: pd.DataFrame) -> TextTable:
         "algbw (GB/s)": _figures(rows["algbw_gb_per_s"]),
         "busbw (GB/s)": _figures(rows["busbw_gb_per_s"]),
         "Bound (µs)": _bounds(rows),
+        "Limit": rows["limit"].tolist(),
         "Status": _statuses(rows),
     }
     filled = {title: cells for title, cells in columns.items() if any(cells)}
-    left = {"Algorithm", "Statistic", "Status"}
+    left = {"Algorithm", "Statistic", "Limit", "Status"}
     right = frozenset(at for at, title in enumerate(filled) if title not in left)
     notes = (f"{NOT_APPLICABLE}: {NO_BOUND}.",) if lacks_bound(rows).any() else ()
     return TextTable(tuple(filled), right, list(zip(*filled.values(), strict=True)), caption, notes)

@@ -187,6 +187,7 @@ def _rows(ordered: pd.DataFrame, index: dict[str, int]) -> dict[str, list[Any] |
         "stopped": _unless_empty(ordered["stopped"].map(STOPS.index).tolist()),
         "status": ordered["status"].map(STATUSES.index).tolist(),
         "wrong": [None if pd.isna(wrong) else int(wrong) for wrong in ordered["wrong"]],
+        "limit": _unless_empty(ordered["limit"].tolist()),
         "statistic": statistics if "mean" in statistics else None,
     }
     return columns | {short: _figures(ordered[column].tolist()) for short, column in FIGURES.items()}

@@ -35,6 +35,7 @@ DTYPES = {
     "status": "object",
     "reason": "object",
     "statistic": "object",
+    "limit": "object",
 }
 COLUMNS = tuple(DTYPES)
 UNBOUND = "direct"

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from ddlbench.algorithms import resolve
-from ddlbench.cost.closed import bound_seconds, memory_prices, model_seconds, network_seconds, prices
+from ddlbench.cost.closed import bound_seconds, bounds, memory_bounds, model_seconds, network_seconds
+from ddlbench.cost.limits import binding
 from ddlbench.cost.links import Link, Links, Memory
 from ddlbench.cost.streams import MESSAGES, fitted, rounds
 from ddlbench.schedule.grid import Grid
@@ -52,10 +53,12 @@ def test_an_empty_vector_has_no_bound_for_nothing_is_sent(nodes):
     assert bound_seconds(FOUR, nodes, 8, 1) > 0
 
 
-def test_an_empty_vector_is_recorded_with_neither_a_bound_nor_a_prediction():
-    ring = resolve("ring", Grid((2,) * 4))
-    assert prices(FOUR, 4, 8, ring, 0) == (None, None)
-    assert prices(FOUR, 4, 8, ring, 8) == (bound_seconds(FOUR, 4, 8, 8), model_seconds(FOUR, 4, 8, ring, 8))
+@pytest.mark.parametrize(("nbytes", "limit"), [(8, "latency"), (16 * MIB, "cards"), (0, "")])
+def test_the_limit_that_binds_has_a_name(nbytes, limit):
+    found = bounds(FOUR, 4, 8, nbytes)
+    assert binding(found) == limit
+    assert max(found.values(), default=None) == bound_seconds(FOUR, 4, 8, nbytes)
+    assert binding(bounds(FOUR, 1, 2, 16 * MIB)) == "bandwidth", "on one node there are no cards"
 
 
 def test_a_slow_node_must_still_send_the_vector_and_may_leave_the_rest_to_others():
@@ -145,17 +148,17 @@ TWO = Memory(2, 0.1e-6, ((1000, 0.3e-6), (4000, 0.8e-6), (16000, 4.8e-6)))
         (2000, 0.3e-6),  # at the rate of 4000 bytes, the better one
         (8000, 1.5e-6),  # that again
         (32000, 9.5e-6),  # above the largest its own rate
-        (8, 0.1e-6),  # ranks must hear of each other
     ],
 )
 def test_memory_allows_the_better_rate_of_both_sizes_beside(nbytes, seconds):
     assert TWO.least_seconds(nbytes) == pytest.approx(seconds)
 
 
-def test_memory_bounds_only_as_many_ranks_as_were_measured_and_has_no_model():
+def test_memory_bounds_only_as_many_ranks_as_were_measured():
     known = Links(1, WITHIN, None, 30e9, memory=(TWO,))
-    assert memory_prices(known, 2, 4000) == (pytest.approx(0.7e-6), None)
-    assert memory_prices(known, 2, 0) == memory_prices(known, 4, 4000) == (None, None)
+    assert memory_bounds(known, 2, 4000) == {"latency": 0.1e-6, "memory": pytest.approx(0.7e-6)}
+    assert binding(memory_bounds(known, 2, 8)) == "latency", "ranks must hear of each other"
+    assert memory_bounds(known, 2, 0) == memory_bounds(known, 4, 4000) == {}
 
 
 def test_links_with_memory_are_read_back_from_their_record_and_without_from_an_older_one():

@@ -43,7 +43,7 @@ def test_a_run_read_back_is_the_run():
 def test_a_line_has_the_fields_of_the_format_and_no_others():
     assert sorted(synthetic.point().to_json()) == [
         *("algorithm", "bound_us", "cache", "count", "device", "device_ns", "dtype", "first_us", "in_place"),
-        *("kind", "late", "model_us"),
+        *("kind", "late", "limit", "model_us"),
         *("multiplicity", "nbytes", "nodes", "op", "passes", "per_rank_ns", "ranks", "ranks_per_node", "reason"),
         *("samples_ns", "stated", "status", "stopped", "sync", "transport", "version", "wrong"),
     ]

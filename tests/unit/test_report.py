@@ -28,7 +28,7 @@ KIB, MIB = 2**10, 2**20
 HEADER = (
     "algorithm,nbytes,count,dtype,op,in_place,nodes,ranks_per_node,ranks,device,transport,sync,samples,time_us_median,"
     "time_us_ci_low,time_us_ci_high,time_us_min,time_us_p99,algbw_gb_per_s,busbw_gb_per_s,bound_us,model_us,wrong,"
-    "status,reason,statistic"
+    "status,reason,statistic,limit"
 )
 HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>\"'&amp;<!--"
 
@@ -175,11 +175,16 @@ def written(points, tmp_path, **changes) -> list[str]:
 
 def test_a_line_of_the_csv_is_as_documented(tmp_path):
     point = synthetic.point(
-        "multi-ring:2", MIB, samples_ns=tuple(range(100_000, 120_000, 1000)), bound_us=81.25, model_us=95.123456789
+        "multi-ring:2",
+        MIB,
+        samples_ns=tuple(range(100_000, 120_000, 1000)),
+        bound_us=81.25,
+        limit="cards",
+        model_us=95.123456789,
     )
     line = (
         "multi-ring:2,1048576,262144,float32,sum,false,2,2,4,cpu,p2p,barrier,20,109.500,105.000,114.000,100.000,,"
-        "9.57604,14.3641,81.25,95.1235,0,ok,,median"
+        "9.57604,14.3641,81.25,95.1235,0,ok,,median,cards"
     )
     assert written([point], tmp_path) == [HEADER, line]
 
@@ -189,7 +194,7 @@ def test_cells_that_do_not_apply_are_empty(tmp_path):
         samples_ns=(), status="skipped", reason='no "bfloat16",\nsorry', wrong=None, ranks=1, ranks_per_node=""
     )
     assert written([point], tmp_path)[1:] == [
-        'ring,1024,256,float32,sum,false,2,,1,cpu,p2p,barrier,0,,,,,,,,,,,skipped,"no ""bfloat16"", sorry",median'
+        'ring,1024,256,float32,sum,false,2,,1,cpu,p2p,barrier,0,,,,,,,,,,,skipped,"no ""bfloat16"", sorry",median,'
     ]
 
 

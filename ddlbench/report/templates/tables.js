@@ -127,6 +127,7 @@ const RESULTS = [
   ["algbw", "algbw", "number", (row) => digits(row.algbw)],
   ["busbw", "busbw", "number", (row) => digits(row.busbw)],
   ["Bound", "bound", "number", (row) => boundText(row, digits)],
+  ["Limit", "limit", "name", (row) => row.limit],
   ["Model", "model", "number", (row) => digits(row.model)],
   ["Samples", "samples", "number", (row) => String(row.samples)],
   ["Late", "lateness", "number", (row) => (row.late ? percentText(row.lateness) : "")],
