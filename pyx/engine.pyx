@@ -531,31 +531,31 @@ cdef class Engine(Runner):
 
 cdef class Vendor(Runner):
     """The MPI library's own allreduce, run and timed as the engine is."""
-    cdef MPI_Datatype datatype
-    cdef MPI_Op op
+    cdef MPI_Datatype mpi_type
+    cdef MPI_Op mpi_op
 
     def __init__(self, MPI_Fint comm, sendbuf, recvbuf, int dtype, int op, bint yielding, Device device=None):
         Runner.__init__(self, comm, sendbuf, recvbuf, dtype, op, yielding, device)
         if dtype < 2:
             raise UnsupportedError("MPI_Allreduce has no 16-bit floating-point type")
         if dtype == 2:
-            self.datatype = MPI_FLOAT
+            self.mpi_type = MPI_FLOAT
         elif dtype == 3:
-            self.datatype = MPI_DOUBLE
+            self.mpi_type = MPI_DOUBLE
         elif dtype == 4:
-            self.datatype = MPI_INT32_T
+            self.mpi_type = MPI_INT32_T
         elif dtype == 5:
-            self.datatype = MPI_INT64_T
+            self.mpi_type = MPI_INT64_T
         else:
-            self.datatype = MPI_UINT8_T
+            self.mpi_type = MPI_UINT8_T
         if op == 1:
-            self.op = MPI_PROD
+            self.mpi_op = MPI_PROD
         elif op == 2:
-            self.op = MPI_MIN
+            self.mpi_op = MPI_MIN
         elif op == 3:
-            self.op = MPI_MAX
+            self.mpi_op = MPI_MAX
         else:
-            self.op = MPI_SUM
+            self.mpi_op = MPI_SUM
 
     cdef int reduce(self) except -1 nogil:
         """Reduce at most 2^30 elements a call: MPI counts are ints."""
@@ -569,8 +569,8 @@ cdef class Vendor(Runner):
 
     cdef int _reduce_part(self, char *source, char *target, int count) except -1 nogil:
         if source == target:
-            return check(MPI_Allreduce(MPI_IN_PLACE, target, count, self.datatype, self.op, self.comm))
-        return check(MPI_Allreduce(source, target, count, self.datatype, self.op, self.comm))
+            return check(MPI_Allreduce(MPI_IN_PLACE, target, count, self.mpi_type, self.mpi_op, self.comm))
+        return check(MPI_Allreduce(source, target, count, self.mpi_type, self.mpi_op, self.comm))
 
     def close(self):
         """Nothing to free: MPI_Allreduce keeps nothing between calls."""

@@ -239,7 +239,7 @@ HOLD = "ctypes.PyDLL(None).pause()"
 def test_a_rank_that_holds_the_interpreter_is_named_by_the_others(tmp_path):
     ended = run_with_faulty_algorithm(tmp_path, 3, 1, HOLD, "--timeout", str(LIMIT))
     assert ended.status == 3
-    assert any(f"nobody heard from rank 1 ({HOST}" in line for line in ended.told)
+    assert any(f"nobody heard from rank 1 ({HOST}" in line for line in ended.told), ended
 
 
 def test_a_rank_alone_that_holds_the_interpreter_ends_all_the_same(tmp_path):
