@@ -1,7 +1,5 @@
-"""Processors that all nodes share, as those of a virtual cluster: messages that leave together wait for each other."""
+"""Processors that all nodes share, as those of a virtual cluster: messages that leave together hold each other up."""
 
-import heapq
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,20 +33,20 @@ class Processors:
         factor = np.where(mutual, self.both_ways, self.one_way)
         return np.where(out & (sent[sender] >= self.large), factor, 1.0)
 
-    def waits(self, left: Floats, level: Ints) -> Floats:
-        """Return the seconds that each message waits for a processor: they are taken in the order in which they left.
+    def waits(self, left: Floats, level: Ints, latency: Floats) -> Floats:
+        """Return the seconds by which each message of a tick is late because others need the processors too.
 
-        A message alone waits for none: what it keeps a processor busy is part of the link's latency.
+        They take turns: whatever leaves within a message's latency, before or after it, has its share of every
+        processor meanwhile, and polling ranks leave none idle that a late message could catch up on. A message alone
+        waits for none: what it keeps a processor busy is part of the latency.
         """
-        waits = np.zeros(len(left))
-        if len(left) <= self.count:
-            return waits
-        free = [-np.inf] * self.count
-        order: Iterable[int] = np.argsort(left, kind="stable").tolist()
-        for at in order:
-            begins = max(float(left[at]), heapq.heappop(free))
-            waits[at] = begins - left[at]
-            heapq.heappush(free, begins + float(self.busy[level[at]]))
+        order = np.argsort(left, kind="stable")
+        at, busy = left[order], self.busy[level[order]]
+        before = np.concatenate([[0.0], np.cumsum(busy)])
+        first = np.searchsorted(at, at - latency[order], side="left")
+        last = np.searchsorted(at, at + latency[order], side="right")
+        waits = np.empty(len(left))
+        waits[order] = np.maximum(0.0, (before[last] - before[first]) / self.count - busy)
         return waits
 
 

@@ -175,9 +175,10 @@ class _Price:
         posted = ready[messages.source] + self._overhead * (_place(messages.source) + 1)
         short = nbytes <= self._eager
         left = np.where(short, posted, np.maximum(posted, ready[messages.target]))
-        begins: Floats = np.add(left, self._latency[messages.level], dtype=np.float64)
+        latency = self._latency[messages.level]
+        begins: Floats = np.add(left, latency, dtype=np.float64)
         if self._processors is not None:
-            begins += self._processors.waits(left, messages.level)
+            begins += self._processors.waits(left, messages.level, latency)
             ends = (messages.source, messages.target, messages.level)
             nbytes = nbytes * self._processors.stretch(nbytes, *ends, self._placement)
         arrived = sharing.finish(begins, nbytes, self._capacity, self._underway, self._buckets)

@@ -4,7 +4,7 @@ A pair that is measured while the others sleep has the machine's processors for 
 every rank polls, and all nodes' messages go through one kernel. So here all ranks are awake, the idle ones in the
 barrier of the next sample, and more and more of them send at once:
 
-    small messages   one, then one from each of two, three … ranks, all at the same time
+    small messages   from every rank to the next node, to the next two, three …, all at the same time
     large messages   every node sends to the next one, and pairs of nodes exchange, size by size
 """
 
@@ -34,6 +34,8 @@ LEAST_NODES = 3
 
 Way = tuple[int, int]
 """To whom a rank sends, and from whom it receives, round after round."""
+Layers = Sequence[dict[int, Way]]
+"""The ways of ranks, several of a rank in as many layers."""
 
 
 @dataclass(frozen=True)
@@ -72,26 +74,30 @@ def measure(communicator: "Communicator", board: Board) -> Crowd:
     )
 
 
-def _between(topology: Topology) -> Iterator[dict[int, Way]]:
-    """Yield who sends to whom: one rank of two, three … nodes, then all ranks of all."""
-    counts = [(nodes, 1) for nodes in range(2, topology.nodes + 1)]
-    every = [(topology.nodes, each) for each in range(2, topology.ranks_per_node[0] + 1)]
-    for nodes, each in counts + every:
-        yield shifted(topology, nodes, each)
+def _between(topology: Topology) -> Iterator[Layers]:
+    """Yield who sends to whom: every rank to the next node, to the next two, and so on to all.
+
+    Of three nodes these are two numbers of messages; there the first ranks of two nodes make a third.
+    """
+    nodes, each = topology.nodes, topology.ranks_per_node[0]
+    if nodes == LEAST_NODES:
+        yield [shifted(topology, nodes - 1, 1)]
+    for most in range(1, nodes):
+        yield [shifted(topology, nodes, each, by) for by in range(1, most + 1)]
 
 
-def _inside(topology: Topology) -> Iterator[dict[int, Way]]:
+def _inside(topology: Topology) -> Iterator[Layers]:
     """Yield who exchanges with whom: the first two ranks of one node, of two, and so on."""
     for nodes in range(1, topology.nodes + 1):
         pairs = [topology.ranks_of(node)[:2] for node in range(nodes)]
-        yield {rank: (peer, peer) for pair in pairs for rank, peer in (pair, pair[::-1])}
+        yield [{rank: (peer, peer) for pair in pairs for rank, peer in (pair, pair[::-1])}]
 
 
-def shifted(topology: Topology, nodes: int, each: int) -> dict[int, Way]:
-    """Return that the first `each` ranks of the first `nodes` nodes send to the node after theirs, in a circle."""
+def shifted(topology: Topology, nodes: int, each: int, by: int = 1) -> dict[int, Way]:
+    """Return that the first `each` ranks of the first `nodes` nodes send `by` nodes on from theirs, in a circle."""
     of = [topology.ranks_of(node)[:each] for node in range(nodes)]
     return {
-        rank: (of[(node + 1) % nodes][at], of[node - 1][at])
+        rank: (of[(node + by) % nodes][at], of[(node - by) % nodes][at])
         for node, ranks in enumerate(of)
         for at, rank in enumerate(ranks)
     }
@@ -104,29 +110,32 @@ def exchanged(topology: Topology) -> dict[int, Way]:
     return {rank: (peer, peer) for pair in pairs for rank, peer in (pair, pair[::-1])}
 
 
-def _small(run: "_Runs", processors: int, ways: Iterator[dict[int, Way]]) -> Curve:
-    found = {len(way): run.seconds(way, MESSAGE_NBYTES, SMALL_TRIPS, SMALL_SAMPLES) for way in ways}
+def _small(run: "_Runs", processors: int, ways: Iterator[Layers]) -> Curve:
+    found = {sum(map(len, layers)): run.seconds(layers, MESSAGE_NBYTES, SMALL_TRIPS, SMALL_SAMPLES) for layers in ways}
     return Curve(tuple(max(0.0, count / processors - 1) for count in found), tuple(map(tuple, found.values())))
 
 
 def _large(run: "_Runs", way: dict[int, Way]) -> Curve:
     found: dict[int, Sequence[float]] = {}
     for nbytes in LARGE_NBYTES:
-        found[nbytes] = run.seconds(way, nbytes, LARGE_TRIPS, LARGE_SAMPLES)
+        found[nbytes] = run.seconds([way], nbytes, LARGE_TRIPS, LARGE_SAMPLES)
         rounds = LARGE_TRIPS * (LARGE_SAMPLES + WARM_UP)
         if rounds * 2 * min(found[nbytes]) > LARGE_SECONDS:  # the next is twice as large; all ranks know the same times
             break
     return Curve(tuple(map(float, found)), tuple(map(tuple, found.values())))
 
 
-def table(rank: int, way: Way | None, trips: int) -> Table:
-    """Return the steps of a rank that sends and receives a message in each of `trips` rounds; none without a `way`."""
-    if way is None:
-        return steps(SEND, 0, rank, rank, 0, 1, where=False)
-    rounds = np.arange(trips)
-    sent, kept = steps(SEND, rounds, rank, way[0], 0, 1), steps(KEEP, rounds, rank, way[1], 0, 1)
-    sent["flags"] = FROM_INPUT
-    both = np.concatenate([sent, kept])
+def table(rank: int, ways: Sequence[Way], trips: int) -> Table:
+    """Return the steps of a rank that sends and receives a message for each of `ways` in each of `trips` rounds.
+
+    What comes by the k-th way lands in chunk k.
+    """
+    rounds, none = np.arange(trips), steps(SEND, 0, rank, rank, 0, 1, where=False)
+    sent = [none, *(steps(SEND, rounds, rank, to, 0, 1) for to, _ in ways)]
+    kept = [none, *(steps(KEEP, rounds, rank, source, at, 1) for at, (_, source) in enumerate(ways))]
+    for one in sent:
+        one["flags"] = FROM_INPUT
+    both = np.concatenate(sent + kept)
     return both[np.argsort(both["round"], kind="stable")]
 
 
@@ -136,18 +145,22 @@ class _Runs:
     def __init__(self, communicator: "Communicator", board: Board) -> None:
         self._all, self._board = communicator, board
 
-    def seconds(self, ways: dict[int, Way], nbytes: int, trips: int, samples: int) -> Sequence[float]:
-        """Return the seconds of a round, sample by sample, of the slowest rank that takes part (collective)."""
+    def seconds(self, layers: Layers, nbytes: int, trips: int, samples: int) -> Sequence[float]:
+        """Return the seconds of a round, sample by sample, of the slowest rank that takes part (collective).
+
+        All messages of all `layers` are under way at once.
+        """
         from mpi4py import MPI
 
         comm, rank = self._all.comm, self._all.rank
-        own = table(rank, ways.get(rank), trips)
-        source, target = np.zeros(nbytes, np.uint8), np.zeros(nbytes, np.uint8)
-        runner = _engine.Engine(comm.py2f(), own, 1, 1, source, target, UINT8, SUM, self._all.yielding)
+        ways, chunks = [layer[rank] for layer in layers if rank in layer], len(layers)
+        own, messages = table(rank, ways, trips), sum(map(len, layers))
+        source, target = np.zeros(chunks * nbytes, np.uint8), np.zeros(chunks * nbytes, np.uint8)
+        runner = _engine.Engine(comm.py2f(), own, chunks, 1, source, target, UINT8, SUM, self._all.yielding)
         with Plan(runner, "all awake", "p2p", 1, trips) as plan:
-            self._board.begin(Step(f"messages of {nbytes} B from {len(ways)} ranks at once", plan=plan))
+            self._board.begin(Step(f"{messages} messages of {nbytes} B at once", plan=plan))
             plan.time_samples(WARM_UP)
             taken = plan.time_samples(samples) * 1e-9 / trips
             slowest = np.empty(samples)
-            comm.Allreduce(np.ascontiguousarray(taken if rank in ways else 0 * taken, np.float64), slowest, MPI.MAX)
+            comm.Allreduce(np.ascontiguousarray(taken if ways else 0 * taken, np.float64), slowest, MPI.MAX)
         return slowest.tolist()

@@ -67,11 +67,13 @@ class Line:
     samples: int = 0
 
 
-def fitted(curves: Sequence[Curve], *, shaped: bool = False, resamples: int | None = None) -> Line:
+def fitted(
+    curves: Sequence[Curve], *, shaped: bool = False, resamples: int | None = None, quantile: float = QUANTILE
+) -> Line:
     """Return the line through the times of `curves`, all of the same thing; `shaped` where a burst may pass first.
 
-    `resamples` None takes `RESAMPLES`; with 0 the intervals are of no width. Raises `DdlbenchError` when there are too
-    few amounts.
+    `quantile` says which of a size's times counts. `resamples` None takes `RESAMPLES`; with 0 the intervals are of no
+    width. Raises `DdlbenchError` when there are too few amounts.
     """
     groups = [_grouped(curve) for curve in curves]
     amounts = {x for group in groups for x, _ in group}
@@ -80,8 +82,8 @@ def fitted(curves: Sequence[Curve], *, shaped: bool = False, resamples: int | No
             f"a line needs times of {LEAST_AMOUNTS} sizes or more, the time was enough for {len(amounts)}: "
             "allow more --max-seconds, or ask for smaller --sizes"
         )
-    best = _best(*_typical(groups), shaped=shaped)
-    drawn = _bootstrap(groups, best, RESAMPLES if resamples is None else resamples)
+    best = _best(*_typical(groups, quantile), shaped=shaped)
+    drawn = _bootstrap(groups, best, RESAMPLES if resamples is None else resamples, quantile)
     start, slope = (_estimate(value, [row[at] for row in drawn]) for at, value in enumerate(best[:2]))
     samples = sum(len(times) for group in groups for _, times in group)
     burst, peak = (float(best[3]), 1 / float(best[2])) if len(best) > 2 else (0.0, 0.0)
@@ -93,19 +95,19 @@ def _grouped(curve: Curve) -> Group:
     return [(x, np.array(times)) for x, times in zip(curve.x, curve.samples, strict=True) if times]
 
 
-def typical(times: npt.ArrayLike) -> float:
+def typical(times: npt.ArrayLike, quantile: float = QUANTILE) -> float:
     """Return what something takes when it is not held up: the lower quartile, for other work makes it slower only."""
     ordered = np.sort(np.asarray(times, np.float64))
-    at = QUANTILE * (len(ordered) - 1)
+    at = quantile * (len(ordered) - 1)
     low = int(at)
     above = ordered[min(low + 1, len(ordered) - 1)]
     return float(ordered[low] + (at - low) * (above - ordered[low]))
 
 
-def _typical(groups: Sequence[Group]) -> tuple[Floats, Floats]:
+def _typical(groups: Sequence[Group], quantile: float) -> tuple[Floats, Floats]:
     """Return the amounts and the typical times of all curves."""
     x = np.array([x for group in groups for x, _ in group])
-    t = np.array([typical(times) for group in groups for _, times in group])
+    t = np.array([typical(times, quantile) for group in groups for _, times in group])
     return x, np.maximum(t, LEAST_SECONDS)
 
 
@@ -171,11 +173,11 @@ def _guesses_of_burst(x: Floats, t: Floats) -> Iterator[Floats]:
         yield np.array([times[0], slope, fast, burst])
 
 
-def _bootstrap(groups: Sequence[Group], best: Floats, resamples: int) -> list[Floats]:
+def _bootstrap(groups: Sequence[Group], best: Floats, resamples: int, quantile: float) -> list[Floats]:
     """Return the parameters of so many resamples, by the same kind of line."""
     generator = np.random.default_rng(SEED)
     model = _plain if len(best) == 2 else _bent
-    return [_solved(model, best, *_typical(_drawn(groups, generator)))[0] for _ in range(resamples)]
+    return [_solved(model, best, *_typical(_drawn(groups, generator), quantile))[0] for _ in range(resamples)]
 
 
 def _drawn(groups: Sequence[Group], generator: np.random.Generator) -> list[Group]:

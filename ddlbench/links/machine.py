@@ -65,10 +65,13 @@ def fit(survey: Survey, slow: Collection[Slow]) -> Fits:
 
 
 def _awake(crowd: Crowd | None) -> dict[str, Line]:
-    """Return the lines of small messages with every rank awake, as far as enough of them are under way at once."""
+    """Return the lines of small messages with every rank awake, as far as enough of them are under way at once.
+
+    Of their medians: what holds such a message up is the other ranks, and they are always there.
+    """
     curves = {} if crowd is None else {"nic": crowd.between, "node": crowd.inside}
     return {
-        kind: fitted([curve])
+        kind: fitted([curve], quantile=0.5)
         for kind, curve in curves.items()
         if curve is not None and len(set(curve.x)) >= LEAST_AMOUNTS
     }
@@ -205,15 +208,25 @@ def _nic(fits: Fits) -> Nic:
     whole = _rate(together, "all ranks of two nodes at once, one way") if together else alone
     held = _less(alone, whole)  # one rank cannot fill the cards; where it can, its many pairs say more than one crowd
     both = fits.shared_both.get("nic") or fits.both["nic"]
+    whole_both = _both_ways(whole if held else alone) if fits.awake else _rate(both, "both ways at once")
     return Nic(
         latency=_latency(fits, "nic"),
         bandwidth=whole if held else alone,
         count=Figure(1, "all cards of a node as one"),
-        both_ways=_rate(both, "both ways at once"),
+        both_ways=whole_both,
         per_rank=alone if held else None,
         burst=_burst(fits.pings["nic"]),
         peak=_peak(fits.pings["nic"]),
     )
+
+
+def _both_ways(bandwidth: Figure) -> Figure:
+    """Return what a card carries both ways, where nodes share a machine: each way its bandwidth.
+
+    What two nodes get of it there is what the processors let through, and that is measured with all nodes at work.
+    """
+    whole = Figure(2 * bandwidth.value, "twice the bandwidth; what the shared processors let through is theirs to say")
+    return whole if bandwidth.low is None else replace(whole, low=2 * bandwidth.low, high=2 * (bandwidth.high or 0.0))
 
 
 def _burst(line: Line) -> Figure | None:

@@ -52,8 +52,8 @@ class Point:
     `nbytes` and `count` are the size of the vector in bytes and in elements; `ranks_per_node` is "" where nodes hold
     different numbers of ranks. `samples_ns` are the timed repetitions in the order they ran, each the time of the
     slowest rank. `bound_us` is the lower bound from the probed links, `limit` which limit that is, and `model_us` the
-    predicted time, in microseconds. `wrong` counts wrong elements over all ranks and is None where the result was not checked.
-    `multiplicity` says how many tensors of a workload have this size. `reason` says why a status is not ok.
+    predicted time, in microseconds. `wrong` counts wrong elements over all ranks and is None where the result was not
+    checked. `multiplicity` says how many tensors of a workload have this size. `reason` says why a status is not ok.
 
     `passes` says how many of the samples each pass over the sweep gave, in order. `late` samples were left out because
     a rank was not ready at their start. `stopped` says what ended the point: its interval was narrow enough, it had all

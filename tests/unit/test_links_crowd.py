@@ -37,10 +37,25 @@ def test_nodes_exchange_in_pairs_and_one_of_an_odd_number_rests():
 
 
 def test_who_has_no_part_has_no_steps():
-    steps = crowd.table(2, (3, 1), 4)
+    steps = crowd.table(2, [(3, 1)], 4)
     assert steps["kind"].tolist() == [SEND, KEEP] * 4
     assert steps["peer"].tolist() == [3, 1] * 4
-    assert len(crowd.table(2, None, 4)) == 0
+    assert len(crowd.table(2, [], 4)) == 0
+
+
+def test_a_rank_sends_to_more_and_more_nodes_at_once_and_what_comes_lies_apart():
+    steps = crowd.table(2, [(3, 1), (0, 0)], 2)
+    assert steps["round"].tolist() == [0] * 4 + [1] * 4
+    assert sorted(steps["peer"][:4].tolist()) == [0, 0, 1, 3]
+    assert steps["chunk"][(steps["kind"] == KEEP) & (steps["round"] == 0)].tolist() == [0, 1]
+
+
+def test_small_messages_are_those_of_every_rank_to_more_and_more_nodes():
+    asked = [sum(map(len, layers)) for layers in crowd._between(topology(4, 2, one_machine=True))]
+    assert asked == [8, 16, 24]
+    assert [len(layers) for layers in crowd._between(topology(3, 2, one_machine=True))] == [1, 1, 2]
+    *_, last = crowd._between(topology(4, 1, one_machine=True))
+    assert sorted(layer[0] for layer in last) == [(1, 3), (2, 2), (3, 1)]
 
 
 def test_only_nodes_of_one_machine_share_its_processors():

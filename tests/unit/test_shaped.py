@@ -86,20 +86,24 @@ def together(nodes=4, **changes):
 
 
 def test_messages_wait_for_the_processors_that_all_nodes_share():
-    # Four leave at once, two processors: the last two wait 4 µs, and so does each of the 6 rounds.
+    # Four leave at once, two processors: each is held up by one more, 4 µs in each of the 6 rounds.
     alone, crowded = price("ring", machine(4), 4), price("ring", together(), 4)
     assert crowded - alone == pytest.approx(6 * 4e-6, rel=1e-4)
     assert price("ring", together(count=4), 4) == pytest.approx(alone)
 
 
-def test_a_message_that_leaves_when_a_processor_is_free_does_not_wait():
-    waits = processors_of(together(count=1)).waits(np.array([0.0, 10e-6, 12e-6]), np.full(3, 2))
-    assert waits == pytest.approx([0.0, 0.0, 2e-6])
+def test_a_message_is_held_up_by_those_that_leave_within_its_latency():
+    own = processors_of(together(count=1))
+    waits = own.waits(np.array([0.0, 10e-6, 12e-6]), np.full(3, 2), np.full(3, 5e-6))
+    assert waits == pytest.approx([0.0, 4e-6, 4e-6])
+    waits = own.waits(np.array([12e-6, 0.0, 10e-6]), np.full(3, 2), np.full(3, 11e-6))
+    assert waits == pytest.approx([4e-6, 4e-6, 8e-6]), "the one in between meets both"
 
 
 def test_inside_nodes_a_message_keeps_a_processor_for_its_own_time():
     own = processors_of(together(count=1, inside=1e-6))
-    assert own.waits(np.zeros(3), np.array([1, 1, 2])) == pytest.approx([0.0, 1e-6, 2e-6])
+    waits = own.waits(np.zeros(3), np.array([1, 1, 2]), np.full(3, 1e-6))
+    assert waits == pytest.approx([5e-6, 5e-6, 2e-6])
 
 
 def test_large_messages_of_all_nodes_at_once_get_what_was_measured():
