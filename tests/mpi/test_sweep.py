@@ -18,7 +18,7 @@ from ddlbench.bench.agreement import AgreedError, agreed, from_root
 from ddlbench.bench.config import load
 from ddlbench.bench.inputs import pattern, shown
 from ddlbench.bench.pace import LEAST_SAMPLES, MOST_SAMPLES
-from ddlbench.bench.sweep import Layout, Sweep, groups, key_of, key_of_point
+from ddlbench.bench.sweep import Layout, Priced, Sweep, groups, key_of, key_of_point
 from ddlbench.bench.timer import BarrierTimer, Batch
 from ddlbench.dtypes import DTYPES
 from ddlbench.errors import DdlbenchError, UnsupportedError, UsageError
@@ -78,7 +78,7 @@ def run(communicator):
         ranks = communicator.size
         algorithms = [communicator.bind(name) for name in config.algorithms]
         layout = Layout(ranks, 1, str(ranks), ranks)
-        rest = {"layout": layout, "price": lambda *_: (1.0, None), "listener": listener, "timer": BarrierTimer()}
+        rest = {"layout": layout, "price": lambda *_: Priced(1.0), "listener": listener, "timer": BarrierTimer()}
         tally = Sweep(communicator, config, algorithms, **rest).run()
         order = [key_of(group, a) for group in groups(config, tuple(algorithms), layout) for a in group.algorithms]
         return tally, sorted(listener.points, key=lambda point: order.index(key_of_point(point)))
@@ -166,7 +166,7 @@ def test_without_a_number_there_are_at_least_twenty_samples(communicator):
     listener, config = Listener(), load(None, {"algorithms": "ring,mpi", "sizes": "8", "max_seconds": "0.01"})
     algorithms = [communicator.bind(name) for name in config.algorithms]
     layout = Layout(2, 1, "2", 2)
-    rest = {"layout": layout, "price": lambda *_: (None, None), "listener": listener, "timer": BarrierTimer()}
+    rest = {"layout": layout, "price": lambda *_: Priced(), "listener": listener, "timer": BarrierTimer()}
     Sweep(communicator, config, algorithms, **rest).run()
     assert all(LEAST_SAMPLES <= len(point.samples_ns) <= MOST_SAMPLES for point in listener.points)
 
@@ -198,7 +198,7 @@ def test_passes_go_in_other_orders_that_the_seed_gives_alike_on_all_ranks(commun
 
         flags = {"algorithms": "ring", "sizes": "8,16,32,64,128,256", "seed": seed, "iterations": "6"}
         config = load(None, FAST | flags)
-        rest = {"layout": Layout(2, 1, "2", 2), "price": lambda *_: (None, None), "timer": BarrierTimer()}
+        rest = {"layout": Layout(2, 1, "2", 2), "price": lambda *_: Priced(), "timer": BarrierTimer()}
         Sweep(communicator, config, [communicator.bind("ring")], listener=Noting(), **rest).run()
         orders.append(communicator.comm.bcast(seen))
     assert orders[0] == orders[1]
@@ -215,7 +215,7 @@ def test_points_that_are_there_are_not_measured_again(run, communicator):
     config = load(None, FAST | {"algorithms": "ring,mpi", "sizes": "8,16"})
     listener = Listener()
     ranks = communicator.size
-    rest = {"layout": Layout(ranks, 1, str(ranks), ranks), "price": lambda *_: (None, None), "timer": BarrierTimer()}
+    rest = {"layout": Layout(ranks, 1, str(ranks), ranks), "price": lambda *_: Priced(), "timer": BarrierTimer()}
     bound = [communicator.bind(name) for name in ("ring", "mpi")]
     tally = Sweep(communicator, config, bound, listener=listener, done=there, **rest).run()
     assert tally == {"ok": 1}
@@ -235,7 +235,7 @@ def test_ranks_that_cannot_start_together_are_timed_after_barriers_and_say_so(co
             return Batch(plan.time_samples(samples), np.ones(samples, bool))
 
     config, listener = load(None, FAST | {"algorithms": "ring", "sizes": "8", "iterations": "40"}), Listener()
-    rest = {"layout": Layout(2, 1, "2", 2), "price": lambda *_: (None, None), "listener": listener}
+    rest = {"layout": Layout(2, 1, "2", 2), "price": lambda *_: Priced(), "listener": listener}
     bound = [communicator.bind("ring")]
     assert Sweep(communicator, config, bound, timer=Never(BarrierTimer()), **rest).run() == {"ok": 1}
     for point in listener.points:
@@ -260,7 +260,7 @@ def test_slow_samples_that_are_all_late_fall_back_too(communicator, pause):
             return Batch(plan.time_samples(samples), np.ones(samples, bool))
 
     flags = {"algorithms": "ring", "sizes": "8", "max_seconds": "0.1", "warmup": "1"}
-    rest = {"layout": Layout(2, 1, "2", 2), "price": lambda *_: (None, None), "listener": Listener()}
+    rest = {"layout": Layout(2, 1, "2", 2), "price": lambda *_: Priced(), "listener": Listener()}
     bound = [communicator.bind("ring")]
     assert Sweep(communicator, load(None, flags), bound, timer=Never(), **rest).run() == {"ok": 1}
 
