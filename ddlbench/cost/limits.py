@@ -9,6 +9,8 @@ With p ranks on N nodes in R racks, V bytes, and a, b, g of the machine:
     uplink       2(R-1)/R V over the uplink of a rack
     reduction    (p-1)/p V over what a rank adds
 
+Where cards let a burst pass, it takes no time in the second and the third.
+
 Source: Chan et al., Concurrency and Computation 19 (2007); Bar-Noy and Kipnis, SPAA 1992, for the latency.
 """
 
@@ -25,16 +27,24 @@ def limits(machine: Machine, placement: Placement, nbytes: float) -> dict[str, f
     ranks = placement.ranks
     if ranks < 2:
         return {}
+    burst = _burst(machine, placement)
     found = {
         "latency": _latency(machine, placement),
-        "bandwidth": _traffic(ranks, nbytes) / _rank_rate(machine, placement),
+        "bandwidth": max(0.0, _traffic(ranks, nbytes) - burst) / _rank_rate(machine, placement),
         "reduction": _traffic(ranks, nbytes) / 2 / machine.rank.reduction.value,
     }
     if placement.nodes > 1:
-        found["cards"] = _traffic(placement.nodes, nbytes) / _cards_rate(machine, placement)
+        found["cards"] = max(0.0, _traffic(placement.nodes, nbytes) - burst) / _cards_rate(machine, placement)
     if placement.racks > 1 and machine.rack is not None:
         found["uplink"] = _traffic(placement.racks, nbytes) / machine.rack.uplink.value
     return found
+
+
+def _burst(machine: Machine, placement: Placement) -> float:
+    """Return the bytes that a node's cards let pass at once."""
+    if machine.nic is None or machine.nic.burst is None or placement.nodes == 1:
+        return 0.0
+    return placement.cards_used * machine.nic.burst.value
 
 
 def binding(bounds: Mapping[str, float]) -> str:

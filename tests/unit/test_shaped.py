@@ -8,7 +8,9 @@ import pytest
 
 from ddlbench.cost.buckets import Buckets
 from ddlbench.cost.described import dumps, from_data, to_data
+from ddlbench.cost.limits import limits
 from ddlbench.cost.machine import Processors
+from ddlbench.cost.network import Placement
 from ddlbench.cost.processors import processors_of
 from ddlbench.cost.sharing import Sharing, crowds
 from ddlbench.errors import UsageError
@@ -62,6 +64,15 @@ def test_runs_one_after_the_other_get_the_rate_whatever_the_burst():
     bound = 1.5 * n / RATE - barrier  # what comes in while ranks are in the barrier is spent
     assert price("ring", shaped(burst=1e9), n) == pytest.approx(bound, rel=0.02)
     assert price("ring", machine(4), n) == pytest.approx(1.5 * n / RATE + 6 * LATENCY + 0.75 * n / 4e9, rel=1e-6)
+
+
+@pytest.mark.parametrize("nbytes", [4096, 1 << 20, 1 << 24])
+@pytest.mark.parametrize("burst", [1e4, 1e6])
+def test_what_passes_at_once_is_no_part_of_a_limit(nbytes, burst):
+    on = shaped(burst=burst)
+    found = limits(on, Placement.on(on, 4, 1), nbytes)
+    assert found["cards"] == found["bandwidth"] == pytest.approx(max(0.0, 1.5 * nbytes - burst) / RATE)
+    assert price("ring", on, nbytes) >= max(found.values())
 
 
 def test_small_vectors_pass_at_the_peak():
